@@ -1,0 +1,105 @@
+// The destination root: the directory that receives entries, and the folder `.penstock/` in it while a job is
+// unfinished: lock, journal, and temporary files under temp/. All by held descriptors.
+//
+// A file is written under a temporary name that carries the version of its source (dest_temp_name), gets its
+// metadata through its descriptor, is synced, and only then renamed to its final name: an existing file stays
+// whole until then. Temporary files lie in `.penstock/temp/`; where the target directory is on another mount
+// (rename says EXDEV) the file is written beside its target under ".penstock-" + temporary name: decided by
+// st_dev of the parent. A mount that st_dev does not show (a bind mount of the same file system) is learnt
+// from the rename: publishing fails once with -EXDEV, and what is written anew for that directory goes
+// beside.
+#ifndef PENSTOCK_STORAGE_DEST_H
+#define PENSTOCK_STORAGE_DEST_H
+
+#include "proto/base.h"
+#include "proto/err.h"
+#include "proto/manifest.h"
+#include "storage/path.h"
+
+struct dest {
+    int fd;       // the destination root
+    int state_fd; // .penstock/
+    int temp_fd;  // .penstock/temp/
+    int lock_fd;
+    uint64_t dev;               // of the root
+    bool can_chown;             // effective root: owner and group are kept
+    struct dest_mounts *mounts; // owned; which parents lie on another mount: for dest's own files
+};
+
+struct dest_lock_info {
+    struct job_id job;
+    char host[256];
+    char user[64];
+    int64_t since_s; // wall clock, for the age shown
+};
+
+// Opens the root (`root_fd` is taken over also on failure), makes .penstock/ and temp/ and takes the lock:
+// flock on .penstock/lock, which then holds *mine as one line "job host user since". When another job has it:
+// waits for it up to `wait_ms` (a thread of its own blocks in flock; after the limit it may live on until the
+// lock is free, and gives it back at once), then -EWOULDBLOCK and *holder (all zero when unknown). A
+// `.penstock/` that is there is adopted; a link or something else in its place: -ELOOP, -ENOTDIR. Syncs what
+// it made.
+MUST_CHECK int dest_open(int root_fd, const struct dest_lock_info *mine, uint32_t wait_ms, struct dest *out,
+                         struct dest_lock_info *holder);
+// Closes and releases the lock; with `finished` removes .penstock/ and everything in it first (best effort;
+// returns the first error of that). Who waits for the lock then finds that the path names another file, and
+// begins anew.
+int dest_close(struct dest *d, bool finished);
+
+enum { TEMP_NAME_BYTES = 64 };
+// Name of the temporary file of a source version: hex of XXH3-128 over path, size, mtime, ctime and inode.
+void dest_temp_name(const struct entry *e, char out[TEMP_NAME_BYTES]);
+
+// An open temporary file.
+struct dest_file {
+    int fd;     // writes of whole blocks; O_DIRECT when `direct`
+    int dir_fd; // where the temporary file lies: temp_fd (borrowed), or an own descriptor when `beside`
+    bool direct;
+    bool beside;
+    char name[TEMP_NAME_BYTES];
+};
+
+// Creates the temporary file of `e`, or with `adopt` opens the one that is there (-ENOENT when it is not). A
+// new one: O_EXCL after removing a leftover of the same name, mode 0600, size set to e->size, data ranges
+// preallocated (not on tmpfs; where the file system cannot, the size alone). -ENOSPC, -EDQUOT, -EFBIG tell
+// before any byte moves. What is adopted must be a file of ours with one name and not shorter than e->size,
+// else -ENOENT. `direct`: try O_DIRECT.
+MUST_CHECK int dest_temp_open(const struct dest *d, const struct entry *e, bool adopt, bool direct,
+                              struct dest_file *out);
+void dest_file_close(struct dest_file *f);
+// Closes and unlinks.
+void dest_file_discard(struct dest_file *f);
+
+// Owner and group (as root), mode, exact size, times, through the descriptor. Set-id bits are kept only when
+// the owner is.
+MUST_CHECK int dest_file_metadata(const struct dest *d, int fd, const struct entry *e);
+// Renames to the final name. A directory in the way: -EISDIR. The directory is not yet synced: its descriptor
+// is given out
+// (*parent_fd, the caller's to close) so that a group syncs each directory once.
+MUST_CHECK int dest_file_publish(const struct dest *d, const struct dest_file *f, const struct entry *e,
+                                 int *parent_fd);
+
+// Makes a whole small file under a temporary name, metadata set, not synced: `body` is its logical content of
+// e->size bytes (holes of a sparse entry are left out; NULL and 0 will do for an entry without data). On 0 it
+// waits for dest_small_publish; the descriptor is closed. `cache` is the calling thread's.
+MUST_CHECK int dest_small_write(const struct dest *d, struct path_cache *cache, const struct entry *e,
+                                const void *body, size_t len);
+MUST_CHECK int dest_small_publish(const struct dest *d, struct path_cache *cache, const struct entry *e);
+void dest_small_discard(const struct dest *d, const struct entry *e);
+
+// Compare with what is there. Sets *same when the final name holds the entry already: same type, and for a
+// file size and mtime, for a link its text. Missing: *same = false. *meta_differs: it is the same but mode,
+// owner (as root) or a link's time differ.
+MUST_CHECK int dest_compare(const struct dest *d, struct path_cache *cache, const struct entry *e, bool *same,
+                            bool *meta_differs);
+// Sets mode, owner and time of an entry that is there (file, link) to the manifest's.
+MUST_CHECK int dest_fix_metadata(const struct dest *d, struct path_cache *cache, const struct entry *e);
+// Makes the directory (mode 0700 | mode until the closing pass) or keeps the one that is there, made writable
+// for the owner. Something else in the way that is not a directory is removed first. *made.
+MUST_CHECK int dest_make_dir(const struct dest *d, const struct entry *e, bool *made);
+// Makes the link under a temporary name and renames it over what is there (a directory in the way: -EISDIR).
+MUST_CHECK int dest_make_link(const struct dest *d, struct path_cache *cache, const struct entry *e);
+// Closing pass for one directory: owner, mode, times; not synced.
+MUST_CHECK int dest_finish_dir(const struct dest *d, const struct entry *e);
+
+#endif

@@ -1,0 +1,59 @@
+// What the files of the destination (dest*.c) share; nobody else includes it.
+#ifndef PENSTOCK_STORAGE_DEST_INNER_H
+#define PENSTOCK_STORAGE_DEST_INNER_H
+
+#include "storage/dest.h"
+#include "storage/sys.h"
+
+// ---- the lock (dest_lock.c) ----
+
+enum { LOCK_TEXT_BYTES = 2048 }; // more than the longest line
+
+// Writes *info into the lock file as one line "job host user since\n": the job in hex, host and user with
+// every byte that is not printable ASCII, and blank and backslash, as \xHH, seconds in decimal. What is
+// behind the first newline means nothing, so that a reader without the lock never sees half of two lines.
+MUST_CHECK int dest_lock_write(int fd, const struct dest_lock_info *info);
+// Reads it; all zero where the line is not whole.
+void dest_lock_read(int fd, struct dest_lock_info *info);
+// Takes the lock on the open file. Another has it: waits until it is free or sys_clock_ns() reaches
+// `deadline_ns` (0: does not wait), then -EWOULDBLOCK and *holder. *fd is the caller's after 0 only; after an
+// error it is gone and set to -1.
+MUST_CHECK int dest_lock_take(int *fd, uint64_t deadline_ns, struct dest_lock_info *holder);
+
+// Gives the lock free, if it is held, and closes the file. Closing alone would not do while a child that was
+// just forked still has a copy of the descriptor.
+void dest_lock_release(int fd);
+
+// ---- which parents lie on another mount (dest_file.c) ----
+
+// A memo shared by all threads, so that a run of files in one directory asks the kernel once. Lossy: what it
+// does not know is asked again.
+struct dest_mounts;
+MUST_CHECK struct dest_mounts *dest_mounts_new(void); // NULL: out of memory
+void dest_mounts_free(struct dest_mounts *m);
+// Whether the memo knows of the directory that holds `e`; then *beside.
+bool dest_mounts_ask(const struct dest *d, const struct entry *e, bool *beside);
+void dest_mounts_tell(const struct dest *d, const struct entry *e, bool beside);
+
+// ---- temporary names (dest_file.c) ----
+
+// The name beside the target, where temp/ is on another mount.
+void dest_beside_name(const struct entry *e, char out[TEMP_NAME_BYTES]);
+// Creates the file, O_EXCL, mode 0600, after removing a leftover of the same name. `flags`: O_WRONLY or
+// O_RDWR, O_DIRECT.
+MUST_CHECK int dest_create(int dir_fd, const char *name, int flags);
+// Removes a temporary name as far as it goes: one that stays is removed by who creates it next, or with
+// .penstock/.
+void dest_unlink_temp(int dir_fd, const char *name);
+
+// ---- metadata (dest_file.c) ----
+
+// The permission bits that an entry gets: without set-id bits unless owner and group are the manifest's too.
+mode_t dest_mode(const struct dest *d, const struct entry *e, uid_t uid, gid_t gid);
+// {access time left as it is, modification time of the entry}.
+void dest_times(const struct entry *e, struct timespec times[2]);
+// Owner, mode and times through the descriptor, in this order: chown clears set-id bits, and the time is
+// last.
+MUST_CHECK int dest_set_metadata(const struct dest *d, int fd, const struct entry *e);
+
+#endif
