@@ -1,0 +1,76 @@
+// Entries as they are settled, and what goes wrong with them: the counters of the job and its exit status.
+#include <stdio.h>
+
+#include "mover/plan/coord_state.h"
+#include "proto/receipt.h"
+
+static void count_outcome(struct coord_counters *n, enum receipt_outcome outcome)
+{
+    switch (outcome) {
+    case RECEIPT_MOVED:
+        n->moved++;
+        break;
+    case RECEIPT_SKIPPED:
+        n->skipped++;
+        break;
+    case RECEIPT_CHANGED:
+        n->changed++;
+        break;
+    case RECEIPT_VANISHED:
+        n->vanished++;
+        break;
+    case RECEIPT_FAILED:
+        n->failed++;
+        break;
+    }
+}
+
+void count_on_entries_done(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    const struct blob *records = &message->entries_done.records;
+    struct wire_reader r;
+    wire_reader_init(&r, records->bytes, records->len);
+    while (wire_left(&r) > 0) {
+        size_t len;
+        const uint8_t *bytes = wire_get_blob(&r, records->len, &len);
+        struct receipt_entry e;
+        if (bytes == NULL || receipt_entry_decode(bytes, len, &e) < 0) {
+            coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "a receipt record that cannot be read");
+            return;
+        }
+        count_outcome(&c->counters, e.outcome);
+        c->counters.files_moved += e.type == ENTRY_FILE && e.outcome == RECEIPT_MOVED;
+    }
+    c->sink.records(c->sink.arg, records);
+}
+
+// The words of a PROBLEM are those of an error value without its node.
+static void problem_to_err(const struct msg_problem *m, struct err *err)
+{
+    struct msg_fail fail = {.class = m->class, .os = m->os, .op = m->op, .path = m->path, .text = m->text};
+    message_to_err(&fail, err);
+}
+
+void count_on_problem(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    const struct msg_problem *m = &message->problem;
+    if (m->count == PROBLEM_RETRY) {
+        coord_send(c, COORD_SOURCE, message);
+        return;
+    }
+    if (m->count > PROBLEM_DROPPED) {
+        coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "a problem that cannot be counted (%u)", m->count);
+        return;
+    }
+    struct err err;
+    problem_to_err(m, &err);
+    snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
+    c->exit_status = err_exit_worse(c->exit_status, err_class_exit(err.class));
+    if (m->count != PROBLEM_RECORDED) {
+        c->counters.total += m->count == PROBLEM_UNLISTED;
+        count_outcome(&c->counters, err.class == ERR_VANISHED  ? RECEIPT_VANISHED
+                                    : err.class == ERR_CHANGED ? RECEIPT_CHANGED
+                                                               : RECEIPT_FAILED);
+    }
+    c->sink.problem(c->sink.arg, &err);
+}

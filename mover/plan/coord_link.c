@@ -1,0 +1,211 @@
+// Sessions: who dials whom, and streams that are lost and dialled again.
+#include "mover/plan/coord_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned other(unsigned node)
+{
+    return node == COORD_SOURCE ? COORD_DEST : COORD_SOURCE;
+}
+
+// Tells both ends who dials; the dialler begins with the peer connection and then its streams.
+static void link_send(struct coord *c)
+{
+    struct coord_session *s = &c->session;
+    unsigned acceptor = other(s->dialler);
+    const struct coord_node *to = &c->nodes[acceptor];
+    uint8_t addresses[4 * KIB];
+    struct wire_writer list;
+    wire_writer_init(&list, addresses, sizeof addresses);
+    const char *host = c->cfg.dial_host[acceptor];
+    if (host[0] != '\0') {
+        char text[ADDRESS_BYTES_MAX + 16];
+        int len =
+            snprintf(text, sizeof text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host, to->port);
+        wire_put_blob(&list, text, (size_t)len);
+    }
+    if (to->addresses_len <= (size_t)(list.end - list.at))
+        wire_put_bytes(&list, to->addresses, to->addresses_len);
+    size_t len = (size_t)(list.at - list.start);
+    s->tried[s->dialler] = true;
+    struct message m = {.type = MESSAGE_LINK, .link = {.streams = s->stream_count}};
+    coord_send(c, acceptor, &m);
+    m.link.dial = 1;
+    m.link.addresses = blob_of(addresses, len);
+    coord_send(c, s->dialler, &m);
+}
+
+void link_begin(struct coord *c, uint64_t now_ns)
+{
+    struct coord_session *s = &c->session;
+    s->stream_count = c->cfg.streams;
+    s->streams = calloc(s->stream_count, sizeof *s->streams);
+    if (s->streams == NULL) {
+        coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "out of memory");
+        return;
+    }
+    for (uint32_t i = 0; i < s->stream_count; i++)
+        s->streams[i].wait_ns = REDIAL_FIRST_NS;
+    s->dialler = c->cfg.may_dial[COORD_SOURCE] ? COORD_SOURCE : COORD_DEST;
+    s->alone_ns = now_ns;
+    link_send(c);
+}
+
+static struct coord_stream *stream_of(struct coord *c, unsigned node, uint32_t session, uint32_t stream,
+                                      uint64_t now_ns)
+{
+    if (session == 0 && stream < c->session.stream_count && c->session.streams != NULL)
+        return &c->session.streams[stream];
+    coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "stream %u of session %u does not exist", stream,
+                     session);
+    return NULL;
+}
+
+// At the destination every attempt below `attempt` is over: the source learns of those whose end nobody told,
+// with no frame received.
+static void attempts_over(struct coord *c, uint32_t stream, uint32_t attempt)
+{
+    struct coord_stream *st = &c->session.streams[stream];
+    for (; st->ended < attempt; st->ended++) {
+        struct message m = {.type = MESSAGE_STREAM_ENDED,
+                            .stream_ended = {.stream = stream, .attempt = st->ended}};
+        coord_send(c, COORD_SOURCE, &m);
+    }
+}
+
+static void peer_linked(struct coord *c, unsigned node, const struct msg_linked *m)
+{
+    struct coord_session *s = &c->session;
+    s->peer[node] = true;
+    if (node == s->dialler) {
+        char local[ADDRESS_BYTES_MAX], remote[ADDRESS_BYTES_MAX];
+        blob_string(&m->local, local, sizeof local);
+        blob_string(&m->remote, remote, sizeof remote);
+        coord_notice(c, "the %s dials: %s -> %s, %u streams", node == COORD_SOURCE ? "source" : "destination",
+                     local, remote, s->stream_count);
+    }
+    if (!s->peer[COORD_SOURCE] || !s->peer[COORD_DEST] || c->phase != PHASE_LINK)
+        return;
+    c->phase = PHASE_RUN;
+    struct message walk = {.type = MESSAGE_WALK,
+                           .walk = {.avoid_dev = c->avoid_dev,
+                                    .avoid_inode = c->avoid_inode,
+                                    .names = blob_of(c->dest_names, c->dest_names_len)}};
+    coord_send(c, COORD_SOURCE, &walk);
+}
+
+void link_linked(struct coord *c, unsigned node, const struct msg_linked *m, uint64_t now_ns)
+{
+    if (m->kind == GREET_PEER) {
+        peer_linked(c, node, m);
+        return;
+    }
+    struct coord_stream *st = stream_of(c, node, m->session, m->stream, now_ns);
+    if (st == NULL || m->attempt > st->attempt)
+        return;
+    if (node == COORD_DEST)
+        attempts_over(c, m->stream, m->attempt);
+    if (m->attempt < st->attempt)
+        return;
+    st->linked[node] = true;
+    if (st->linked[other(node)]) {
+        st->wait_ns = REDIAL_FIRST_NS;
+        c->session.alone_ns = 0;
+    }
+}
+
+// The stream will be dialled again after its back-off.
+static void stream_down(struct coord *c, struct coord_stream *st, uint64_t now_ns)
+{
+    if (st->redialling)
+        return;
+    st->linked[COORD_SOURCE] = st->linked[COORD_DEST] = false;
+    st->redialling = true;
+    st->redial_ns = now_ns + st->wait_ns;
+    st->wait_ns = u64_min(st->wait_ns * 2, REDIAL_MAX_NS);
+    struct coord_session *s = &c->session;
+    bool any = false;
+    for (uint32_t i = 0; i < s->stream_count; i++)
+        any = any || (s->streams[i].linked[COORD_SOURCE] && s->streams[i].linked[COORD_DEST]);
+    if (!any && s->alone_ns == 0)
+        s->alone_ns = now_ns;
+}
+
+void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m, uint64_t now_ns)
+{
+    struct coord_session *s = &c->session;
+    char text[TEXT_BYTES_MAX];
+    err_escape(text, sizeof text, m->text.bytes, m->text.len);
+    if (m->kind != GREET_PEER) {
+        struct coord_stream *st = stream_of(c, node, m->session, m->stream, now_ns);
+        if (st != NULL && m->attempt == st->attempt)
+            stream_down(c, st, now_ns);
+        return;
+    }
+    if (node != s->dialler)
+        return;
+    unsigned next = other(node);
+    if (c->cfg.may_dial[next] && !s->tried[next]) {
+        coord_notice(c, "%s cannot dial %s (%s); trying the other way", c->cfg.names[node],
+                     c->cfg.names[next], text);
+        s->dialler = next;
+        link_send(c);
+        return;
+    }
+    coord_stop_words(c, ERR_START, COORD_NODES, now_ns, "no direct path between %s and %s: %s",
+                     c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST], text);
+}
+
+void link_stream_ended(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    const struct msg_stream_ended *m = &message->stream_ended;
+    struct coord_stream *st = stream_of(c, node, m->session, m->stream, now_ns);
+    if (st == NULL || m->attempt > st->attempt)
+        return;
+    if (node == COORD_DEST && m->attempt >= st->ended) {
+        attempts_over(c, m->stream, m->attempt);
+        st->ended = m->attempt + 1;
+        coord_send(c, COORD_SOURCE, message);
+    }
+    if (c->phase >= PHASE_CLOSE || m->attempt < st->attempt)
+        return;
+    if (!st->redialling && !m->clean) {
+        char text[TEXT_BYTES_MAX];
+        err_escape(text, sizeof text, m->text.bytes, m->text.len);
+        coord_notice(c, "stream %u lost at the %s (%s); dialling again", m->stream,
+                     node == COORD_SOURCE ? "source" : "destination", text);
+    }
+    stream_down(c, st, now_ns);
+}
+
+uint64_t link_tick(struct coord *c, uint64_t now_ns)
+{
+    struct coord_session *s = &c->session;
+    if (s->streams == NULL || c->phase < PHASE_LINK || c->phase >= PHASE_CLOSE)
+        return UINT64_MAX;
+    uint64_t wake = UINT64_MAX;
+    for (uint32_t i = 0; i < s->stream_count; i++) {
+        struct coord_stream *st = &s->streams[i];
+        if (!st->redialling)
+            continue;
+        if (now_ns < st->redial_ns) {
+            wake = u64_min(wake, st->redial_ns);
+            continue;
+        }
+        st->redialling = false;
+        st->attempt++;
+        struct message m = {.type = MESSAGE_REDIAL, .redial = {.stream = i, .attempt = st->attempt}};
+        coord_send(c, s->dialler, &m);
+    }
+    if (s->alone_ns == 0)
+        return wake;
+    if (now_ns >= s->alone_ns + LOST_NS) {
+        coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "no stream between %s and %s for %u s",
+                         c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST],
+                         (unsigned)(LOST_NS / UINT64_C(1000000000)));
+        return UINT64_MAX;
+    }
+    return u64_min(wake, s->alone_ns + LOST_NS);
+}

@@ -1,0 +1,120 @@
+// The opening of a job: versions, roles, and where the entries will go.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mover/plan/coord_state.h"
+
+static void send_open(struct coord *c, unsigned node)
+{
+    const struct coord_config *cfg = &c->cfg;
+    bool dest = node == COORD_DEST;
+    struct message m = {.type = MESSAGE_OPEN,
+                        .open = {.role = dest ? OPEN_DEST : OPEN_SOURCE,
+                                 .job = cfg->job,
+                                 .secret = cfg->secret,
+                                 .stripe_bytes = cfg->stripe_bytes,
+                                 .streams = cfg->streams,
+                                 .engine = cfg->engine,
+                                 .direct = cfg->direct,
+                                 .encrypt = cfg->encrypt,
+                                 .rate_bits = cfg->rate_bits,
+                                 .io_timeout_s = cfg->io_timeout_s,
+                                 .host = blob_text(cfg->host),
+                                 .user = blob_text(cfg->user),
+                                 .paths = dest ? cfg->dest_path : cfg->source_paths}};
+    if (dest) {
+        m.open.boot = blob_text(c->nodes[COORD_SOURCE].boot);
+        m.open.sources = blob_of(c->sources, c->sources_len);
+    }
+    coord_send(c, node, &m);
+    seal_wipe(&m.open.secret, sizeof m.open.secret);
+}
+
+void coord_start(struct coord *c, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct message m = {.type = MESSAGE_HELLO,
+                        .hello = {.version = WIRE_VERSION,
+                                  .version_min = WIRE_VERSION_MIN,
+                                  .features = FEATURES_HAVE,
+                                  .required = FEATURES_REQUIRED,
+                                  .software = blob_text(c->cfg.software),
+                                  .node = blob_text(c->cfg.host)}};
+    for (unsigned n = 0; n < COORD_NODES; n++)
+        coord_send(c, n, &m);
+}
+
+void open_on_hello(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    const struct msg_hello *m = &message->hello;
+    char software[65];
+    blob_string(&m->software, software, sizeof software);
+    if (m->version < WIRE_VERSION_MIN || m->version_min > WIRE_VERSION) {
+        coord_stop_words(c, ERR_VERSION, node, now_ns, "%s speaks wire version %u to %u, %s speaks %u to %u",
+                         software, m->version_min, m->version, c->cfg.software, WIRE_VERSION_MIN,
+                         WIRE_VERSION);
+        return;
+    }
+    if ((m->required & ~FEATURES_HAVE) != 0 || (FEATURES_REQUIRED & ~m->features) != 0) {
+        coord_stop_words(c, ERR_VERSION, node, now_ns,
+                         "%s and %s lack a feature that the other requires (%llx, %llx)", software,
+                         c->cfg.software, (unsigned long long)(FEATURES_REQUIRED & ~m->features),
+                         (unsigned long long)(m->required & ~FEATURES_HAVE));
+        return;
+    }
+    c->nodes[node].hello = true;
+    if (c->nodes[COORD_SOURCE].hello && c->nodes[COORD_DEST].hello) {
+        c->phase = PHASE_OPEN_SOURCE;
+        send_open(c, COORD_SOURCE);
+    }
+}
+
+static bool keep(uint8_t **bytes, size_t *len, const struct blob *b)
+{
+    *bytes = malloc(b->len + 1);
+    if (*bytes == NULL)
+        return false;
+    if (b->len > 0)
+        memcpy(*bytes, b->bytes, b->len);
+    *len = b->len;
+    return true;
+}
+
+void open_on_source_opened(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    const struct msg_source_opened *m = &message->source_opened;
+    struct coord_node *n = &c->nodes[node];
+    n->port = m->port;
+    blob_string(&m->boot, n->boot, sizeof n->boot);
+    blob_string(&m->engine, n->engine, sizeof n->engine);
+    if (!keep(&n->addresses, &n->addresses_len, &m->addresses) ||
+        !keep(&c->sources, &c->sources_len, &m->sources)) {
+        coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "out of memory");
+        return;
+    }
+    c->phase = PHASE_OPEN_DEST;
+    send_open(c, COORD_DEST);
+}
+
+void open_on_dest_opened(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    const struct msg_dest_opened *m = &message->dest_opened;
+    struct coord_node *n = &c->nodes[node];
+    n->port = m->port;
+    c->avoid_dev = m->dev;
+    c->avoid_inode = m->inode;
+    blob_string(&m->boot, n->boot, sizeof n->boot);
+    blob_string(&m->engine, n->engine, sizeof n->engine);
+    if (!keep(&n->addresses, &n->addresses_len, &m->addresses) ||
+        !keep(&c->dest_names, &c->dest_names_len, &m->names)) {
+        coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "out of memory");
+        return;
+    }
+    char root[2 * KIB + 1];
+    blob_string(&m->root, root, sizeof root);
+    c->sink.resolved(c->sink.arg, root);
+    coord_notice(c, "engines: source %s, destination %s", c->nodes[COORD_SOURCE].engine, n->engine);
+    c->phase = PHASE_LINK;
+    link_begin(c, now_ns);
+}

@@ -1,0 +1,139 @@
+// The inside of the coordinator machine, shared by the files coord*.c and nobody else.
+#ifndef PENSTOCK_MOVER_PLAN_COORD_STATE_H
+#define PENSTOCK_MOVER_PLAN_COORD_STATE_H
+
+#include "mover/plan/coord.h"
+#include "proto/greet.h"
+
+// Outstanding work of a session: leases cover two round trips and a commit interval on any path that one
+// session can fill.
+#define LEASE_BYTES      (UINT64_C(256) << 20)
+#define LEASED_BYTES_MAX (UINT64_C(4) << 30)
+#define REDIAL_FIRST_NS  UINT64_C(200000000)
+#define REDIAL_MAX_NS    UINT64_C(8000000000)
+#define LOST_NS          UINT64_C(30000000000) // without any stream for so long the path is lost
+#define CLOSE_NS         UINT64_C(30000000000) // an agent says CLOSED within this, or is left
+
+enum coord_phase {
+    PHASE_HELLO,
+    PHASE_OPEN_SOURCE,
+    PHASE_OPEN_DEST,
+    PHASE_LINK,
+    PHASE_RUN,
+    PHASE_RETRY,
+    PHASE_FINISH,
+    PHASE_CLOSE,
+    PHASE_ENDED
+};
+
+struct coord_node {
+    bool hello, lost, closed;
+    uint16_t port;
+    char boot[64];
+    char engine[160];
+    uint8_t *addresses; // list of blobs
+    size_t addresses_len;
+};
+
+// One stream of the session: both ends report, the dialler dials.
+struct coord_stream {
+    uint32_t attempt; // the newest that was asked for
+    uint32_t ended;   // attempts below this are over at the destination, and the source knows
+    bool linked[COORD_NODES];
+    bool redialling; // waits for redial_ns
+    uint64_t redial_ns;
+    uint64_t wait_ns; // the next back-off
+};
+
+struct coord_session {
+    unsigned dialler;        // node
+    bool tried[COORD_NODES]; // directions tried for the peer connection
+    bool peer[COORD_NODES];  // the peer connection stands at that end
+    uint32_t stream_count;
+    struct coord_stream *streams;
+    uint64_t alone_ns; // since when no stream stands; 0: one does
+};
+
+struct coord_run {
+    uint64_t first, count;
+    struct coord_run *next;
+};
+
+struct coord_segment {
+    uint64_t number;
+    bool closed, compared, laid, placed;
+    uint64_t stripes, bytes; // of the layout
+    struct digest layout;
+    uint64_t first, next;      // stripe numbers: of the segment; of the next lease
+    struct coord_run *settled; // runs that were settled before they were leased
+    struct coord_segment *after;
+};
+
+struct coord_lease {
+    uint64_t id, segment, first;
+    uint32_t count, left;
+    bool with_source; // the destination knows it, so the source was told
+    uint8_t done[LEASE_STRIPES_MAX];
+    struct coord_lease *after;
+};
+
+struct coord {
+    struct coord_config cfg;
+    struct coord_sink sink;
+    enum coord_phase phase;
+    struct coord_node nodes[COORD_NODES];
+    struct coord_session session;
+    uint8_t *owned[12]; // copies of the configuration's blobs and words
+    uint32_t owned_count;
+    uint8_t *sources; // S's word about its sources
+    size_t sources_len;
+    uint8_t *dest_names; // D's word: the path of each source beneath its root
+    size_t dest_names_len;
+    uint64_t avoid_dev, avoid_inode; // the destination root, where the walk could meet it
+    struct coord_segment *segments;  // in order
+    struct coord_lease *leases;      // in order
+    uint64_t next_segment, next_stripe, next_lease, leased_stripes;
+    struct coord_counters counters;
+    bool retry_closed; // the retry segment, maybe empty, has come
+    int exit_status;
+    uint64_t deadline_ns; // of the closing; UINT64_MAX: none
+};
+
+// coord.c
+void coord_send(struct coord *c, unsigned node, const struct message *m);
+void coord_notice(struct coord *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+// The job stops with this error; the node (or COORD_NODES) is not spoken to any more.
+void coord_stop(struct coord *c, const struct err *err, uint64_t now_ns);
+void coord_stop_words(struct coord *c, enum err_class class, unsigned node, uint64_t now_ns, const char *fmt,
+                      ...) PRINTF_LIKE(5, 6);
+void coord_close_all(struct coord *c, bool finished, uint64_t now_ns);
+
+// coord_open.c: versions and roles
+void open_on_hello(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
+void open_on_source_opened(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
+void open_on_dest_opened(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
+
+// coord_count.c: entries and problems
+void count_on_entries_done(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
+void count_on_problem(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
+
+// coord_link.c: sessions, streams, who dials
+void link_begin(struct coord *c, uint64_t now_ns);
+void link_linked(struct coord *c, unsigned node, const struct msg_linked *m, uint64_t now_ns);
+void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m, uint64_t now_ns);
+void link_stream_ended(struct coord *c, unsigned node, const struct message *m, uint64_t now_ns);
+uint64_t link_tick(struct coord *c, uint64_t now_ns); // when it wants to be called again
+
+// coord_pool.c: segments and leases
+void pool_segment_closed(struct coord *c, const struct msg_segment_closed *m, uint64_t now_ns);
+void pool_layout(struct coord *c, bool compared, uint64_t segment, uint64_t stripes, uint64_t bytes,
+                 const struct digest *layout, uint64_t now_ns);
+// The destination knows the lease: the source may have it.
+void pool_leased(struct coord *c, const struct msg_lease *m, uint64_t now_ns);
+void pool_stripes_done(struct coord *c, const struct msg_stripes_done *m, uint64_t now_ns);
+void pool_segment_done(struct coord *c, uint64_t segment, uint64_t now_ns);
+void pool_lease_more(struct coord *c);
+bool pool_empty(const struct coord *c);
+void pool_free(struct coord *c);
+
+#endif
