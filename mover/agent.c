@@ -1,0 +1,497 @@
+// The control thread of an agent: greets the coordinator, opens the role, minds the door, passes messages on,
+// and ends in order.
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "mover/agent_inner.h"
+#include "mover/slot.h"
+#include "proto/version.h"
+#include "storage/sys.h"
+
+#define SOFTWARE     "penstock " PENSTOCK_VERSION
+#define HEARTBEAT_NS (UINT64_C(1000000) * HEARTBEAT_MS)
+#define SILENCE_NS   (UINT64_C(1000000) * SILENCE_MS)
+
+enum { SLOTS_DEFAULT = 4, FILE_THREADS = 4, ENGINE_DEPTH_SPARE = 4 };
+
+void agent_fail(struct agent *a, const struct err *err)
+{
+    struct message m;
+    message_from_err(err, &m);
+    mailbox_post(a->mailbox, &m);
+}
+
+void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum problem_count count,
+                   const struct err *err)
+{
+    struct message m = {.type = MESSAGE_PROBLEM,
+                        .problem = {.segment = segment,
+                                    .entry = entry,
+                                    .count = (uint8_t)count,
+                                    .class = (uint8_t)err->class,
+                                    .os = (uint32_t)err->os,
+                                    .op = blob_text(err->op),
+                                    .path = blob_text(err->path),
+                                    .text = blob_text(err->text)}};
+    mailbox_post(a->mailbox, &m);
+}
+
+void agent_peer_lost(struct agent *a, int error)
+{
+    struct err err;
+    err_set(&err, ERR_LOST, -error, "talk to the other agent", NULL, 0, "%s", "");
+    agent_fail(a, &err);
+}
+
+void agent_wake_streams(struct agent *a)
+{
+    for (uint32_t i = 0; i < a->job.streams; i++)
+        stream_wake(a->streams[i]);
+}
+
+static int say(struct agent *a, const struct message *m)
+{
+    return channel_send(a->control, m);
+}
+
+static int refuse(struct agent *a, const struct err *err)
+{
+    struct message m;
+    message_from_err(err, &m);
+    a->closing = true; // nothing was started: the coordinator's CLOSE ends it
+    return say(a, &m);
+}
+
+static int on_hello(struct agent *a, const struct msg_hello *m)
+{
+    char software[65];
+    char node[ADDRESS_BYTES_MAX];
+    blob_string(&m->software, software, sizeof software);
+    sys_host_name(node);
+    struct message hello = {.type = MESSAGE_HELLO,
+                            .hello = {.version = WIRE_VERSION,
+                                      .version_min = WIRE_VERSION_MIN,
+                                      .features = FEATURES_HAVE,
+                                      .required = FEATURES_REQUIRED,
+                                      .software = blob_text(SOFTWARE),
+                                      .node = blob_text(node)}};
+    a->hello = true;
+    int rc = say(a, &hello);
+    if (rc < 0 || (m->version >= WIRE_VERSION_MIN && m->version_min <= WIRE_VERSION &&
+                   (m->required & ~FEATURES_HAVE) == 0))
+        return rc;
+    struct err err;
+    err_set(&err, ERR_VERSION, 0, "", NULL, 0, "%s speaks wire version %u to %u, %s speaks %u to %u",
+            software, m->version_min, m->version, SOFTWARE, WIRE_VERSION_MIN, WIRE_VERSION);
+    return refuse(a, &err);
+}
+
+static int take_job(struct agent *a, const struct msg_open *m)
+{
+    if (m->role > OPEN_DEST || m->streams == 0 || m->streams > STREAMS_MAX || m->engine >= ENGINE_KINDS ||
+        m->direct > DIRECT_OFF || m->stripe_bytes < STRIPE_BYTES_MIN || m->stripe_bytes > STRIPE_BYTES_MAX ||
+        (m->stripe_bytes & (m->stripe_bytes - 1)) != 0)
+        return -EPROTO;
+    a->job = (struct agent_job){.id = m->job,
+                                .secret = m->secret,
+                                .stripe_bytes = m->stripe_bytes,
+                                .streams = m->streams,
+                                .slots = SLOTS_DEFAULT,
+                                .engine = {.kind = (enum engine_kind)m->engine, .file_threads = FILE_THREADS},
+                                .direct = (enum direct_mode)m->direct,
+                                .encrypt = m->encrypt != 0,
+                                .rate_bits = m->rate_bits,
+                                .io_timeout_s = m->io_timeout_s};
+    a->job.engine.depth = a->job.slots * SLOT_IO + ENGINE_DEPTH_SPARE;
+    blob_string(&m->host, a->job.host, sizeof a->job.host);
+    blob_string(&m->user, a->job.user, sizeof a->job.user);
+    a->role = m->role == OPEN_SOURCE ? &role_source : &role_dest;
+    return 0;
+}
+
+// The engine that the streams will have, tried once here so that its name and reason can be told, and a wish
+// that cannot be met is refused.
+static int probe_engine(const struct agent *a, char why[160], struct err *err)
+{
+    struct engine *e;
+    int rc = engine_new(&a->job.engine, &e, why);
+    if (rc < 0) {
+        err_set(err, ERR_START, -rc, "start the engine", NULL, 0, "%s", why);
+        return rc;
+    }
+    engine_free(e);
+    return 0;
+}
+
+static int listen_self(struct agent *a, struct err *err)
+{
+    const struct agent_config *cfg = a->cfg;
+    if (cfg->handoff_fd >= 0) {
+        a->port = cfg->port;
+        return 0;
+    }
+    int rc = net_listen(cfg->loopback_only ? "localhost" : "", cfg->port, cfg->port_hi, cfg->family,
+                        a->listen_fds, &a->port, err);
+    if (rc >= 0)
+        a->listen_count = rc;
+    return rc < 0 ? rc : 0;
+}
+
+static int start_streams(struct agent *a)
+{
+    struct stream_config cfg = {
+        .kind = GREET_PEER,
+        .mailbox = a->mailbox,
+        .run = a->role->run_peer,
+        .arg = a->self,
+        .target = {.family = a->cfg->family, .job = a->job.id, .secret = a->job.secret}};
+    int rc = stream_new(&cfg, &a->peer);
+    cfg.kind = GREET_DATA;
+    cfg.run = a->role->run_data;
+    cfg.begin = a->role->begin_data;
+    cfg.end = a->role->end_data;
+    a->streams = calloc(a->job.streams, sizeof(struct stream *));
+    if (rc == 0 && a->streams == NULL)
+        rc = -ENOMEM;
+    for (uint32_t i = 0; i < a->job.streams && rc == 0; i++) {
+        cfg.index = i;
+        rc = stream_new(&cfg, &a->streams[i]);
+    }
+    return rc;
+}
+
+static void audit(struct agent *a, const char *what)
+{
+    char id[33], line[1024], host[400], user[200];
+    struct digest d;
+    memcpy(d.bytes, a->job.id.bytes, sizeof d.bytes);
+    digest_hex(&d, id);
+    err_escape(host, sizeof host, a->job.host, strlen(a->job.host));
+    err_escape(user, sizeof user, a->job.user, strlen(a->job.user));
+    snprintf(line, sizeof line, "job %s: %s, for %s at %s%s%s", id, what, user, host,
+             channel_peer_name(a->control)[0] != '\0' ? ", key " : "", channel_peer_name(a->control));
+    a->cfg->say(a->cfg->arg, line);
+}
+
+static int on_open(struct agent *a, const struct msg_open *m)
+{
+    struct err err = {.class = ERR_NONE};
+    char boot[64], engine[160] = "";
+    uint8_t addresses[4 * KIB];
+    struct message opened;
+    int rc = take_job(a, m);
+    if (rc < 0)
+        return rc;
+    rc = probe_engine(a, engine, &err);
+    if (rc == 0)
+        rc = listen_self(a, &err);
+    if (rc == 0)
+        rc = a->role->open(a, m, &opened, &a->self, &err);
+    if (rc == 0) {
+        a->opened = true;
+        rc = start_streams(a);
+    }
+    int64_t len = rc == 0 ? net_addresses(a->port, addresses, sizeof addresses) : 0;
+    if (len < 0)
+        rc = (int)len;
+    if (rc < 0) {
+        if (err.class == ERR_NONE)
+            err_set(&err, ERR_START, -rc, "start the job", NULL, 0, "%s", "");
+        return refuse(a, &err);
+    }
+    door_know(a->door, &a->job.id, &a->job.secret);
+    sys_boot_id(boot);
+    if (opened.type == MESSAGE_SOURCE_OPENED) {
+        opened.source_opened.port = a->port;
+        opened.source_opened.boot = blob_text(boot);
+        opened.source_opened.engine = blob_text(engine);
+        opened.source_opened.addresses = blob_of(addresses, (size_t)len);
+    } else {
+        opened.dest_opened.port = a->port;
+        opened.dest_opened.boot = blob_text(boot);
+        opened.dest_opened.engine = blob_text(engine);
+        opened.dest_opened.addresses = blob_of(addresses, (size_t)len);
+    }
+    audit(a, m->role == OPEN_SOURCE ? "source" : "destination");
+    return say(a, &opened);
+}
+
+static int on_link(struct agent *a, const struct msg_link *m)
+{
+    a->dials = m->dial != 0;
+    if (!a->dials)
+        return 0;
+    free(a->addresses);
+    a->addresses = malloc(m->addresses.len + 1);
+    if (a->addresses == NULL)
+        return -ENOMEM;
+    if (m->addresses.len > 0)
+        memcpy(a->addresses, m->addresses.bytes, m->addresses.len);
+    a->addresses_len = m->addresses.len;
+    struct blob list = blob_of(a->addresses, a->addresses_len);
+    stream_dial(a->peer, 0, &list);
+    return 0;
+}
+
+static int on_redial(struct agent *a, const struct msg_redial *m)
+{
+    if (m->stream >= a->job.streams || !a->dials)
+        return -EPROTO;
+    struct blob list = blob_of(a->addresses, a->addresses_len);
+    stream_dial(a->streams[m->stream], m->attempt, &list);
+    return 0;
+}
+
+// The job is over for this agent. In order: streams end their frames and say so; else sockets are shut at
+// once.
+static int on_close(struct agent *a, const struct msg_close *m)
+{
+    a->closing = true;
+    a->finished = m->finished != 0;
+    a->over = true;
+    return 0;
+}
+
+static int dispatch(struct agent *a, const struct message *m)
+{
+    if (m->type == MESSAGE_CLOSE)
+        return on_close(a, &m->close);
+    if (m->type == MESSAGE_PING) {
+        struct message pong = {.type = MESSAGE_PONG, .pong = {.cookie = m->ping.cookie}};
+        return say(a, &pong);
+    }
+    if (m->type == MESSAGE_PONG || a->closing)
+        return 0;
+    if (!a->hello)
+        return m->type == MESSAGE_HELLO ? on_hello(a, &m->hello) : -EPROTO;
+    if (!a->opened)
+        return m->type == MESSAGE_OPEN ? on_open(a, &m->open) : -EPROTO;
+    if (m->type == MESSAGE_LINK)
+        return on_link(a, &m->link);
+    if (m->type == MESSAGE_REDIAL)
+        return on_redial(a, &m->redial);
+    return a->role->message(a->self, m);
+}
+
+static int take_messages(struct agent *a)
+{
+    uint16_t type;
+    const uint8_t *fields;
+    size_t len;
+    int rc;
+    while (!a->over && (rc = channel_next(a->control, &type, &fields, &len)) != 0) {
+        if (rc < 0)
+            return rc;
+        struct message m;
+        rc = message_decode(type, fields, len, &m);
+        if (rc == 0)
+            rc = dispatch(a, &m);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+// A peer connection that stands at the dialler's end lets the streams be dialled.
+static void watch_linked(struct agent *a, const struct mail *mail)
+{
+    struct message m;
+    if (!a->dials ||
+        message_decode((uint16_t)(mail->bytes[4] | mail->bytes[5] << 8), mail->bytes + MESSAGE_HEAD_BYTES,
+                       mail->len - MESSAGE_HEAD_BYTES, &m) < 0 ||
+        m.type != MESSAGE_LINKED || m.linked.kind != GREET_PEER)
+        return;
+    struct blob list = blob_of(a->addresses, a->addresses_len);
+    for (uint32_t i = 0; i < a->job.streams; i++)
+        stream_dial(a->streams[i], 0, &list);
+}
+
+static int forward_mail(struct agent *a)
+{
+    int rc = 0;
+    for (struct mail *mail = mailbox_take(a->mailbox); mail != NULL;) {
+        struct mail *next = mail->next;
+        if (rc == 0) {
+            uint16_t type = (uint16_t)(mail->bytes[4] | mail->bytes[5] << 8);
+            rc = channel_send_bytes(a->control, type, mail->bytes + MESSAGE_HEAD_BYTES,
+                                    mail->len - MESSAGE_HEAD_BYTES);
+            watch_linked(a, mail);
+        }
+        free(mail);
+        mail = next;
+    }
+    return rc;
+}
+
+static void take_arrivals(struct agent *a)
+{
+    struct arrival got;
+    while (door_next(a->door, &got)) {
+        struct conn conn = {
+            .fd = got.fd, .attempt = got.ask.attempt, .key_in = got.key_in, .key_out = got.key_out};
+        if (a->opened && got.preamble.kind == GREET_PEER && got.ask.session == 0)
+            stream_give(a->peer, &conn);
+        else if (a->opened && got.preamble.kind == GREET_DATA && got.ask.session == 0 &&
+                 got.ask.stream < a->job.streams)
+            stream_give(a->streams[got.ask.stream], &conn);
+        else
+            close(got.fd);
+        seal_wipe(&conn, sizeof conn);
+    }
+}
+
+static int take_handoff(struct agent *a)
+{
+    for (;;) {
+        int fd;
+        uint8_t bytes[PREAMBLE_BYTES];
+        int64_t len = net_take_fd(a->cfg->handoff_fd, &fd, bytes, sizeof bytes);
+        if (len <= 0)
+            return (int)len;
+        struct preamble p;
+        if (len == PREAMBLE_BYTES && preamble_decode(bytes, &p) == 0 && p.kind != GREET_CONTROL)
+            door_add(a->door, fd, &p);
+        else
+            close(fd);
+    }
+}
+
+enum { POLL_CONTROL_IN, POLL_CONTROL_OUT, POLL_MAIL, POLL_HANDOFF, POLL_FIXED };
+
+static int turn(struct agent *a)
+{
+    struct pollfd fds[POLL_FIXED + NET_LISTEN_MAX + GREETING_CONNECTIONS];
+    short events = channel_events(a->control);
+    fds[POLL_CONTROL_IN] = (struct pollfd){.fd = channel_fd_in(a->control), .events = events & POLLIN};
+    fds[POLL_CONTROL_OUT] =
+        (struct pollfd){.fd = (events & POLLOUT) != 0 ? channel_fd_out(a->control) : -1, .events = POLLOUT};
+    fds[POLL_MAIL] = (struct pollfd){.fd = mailbox_fd(a->mailbox), .events = POLLIN};
+    fds[POLL_HANDOFF] = (struct pollfd){.fd = a->cfg->handoff_fd, .events = POLLIN};
+    nfds_t count = POLL_FIXED;
+    for (int i = 0; i < a->listen_count; i++)
+        fds[count++] = (struct pollfd){.fd = a->resting ? -1 : a->listen_fds[i], .events = POLLIN};
+    nfds_t door_at = count;
+    int timeout_ms = HEARTBEAT_MS;
+    size_t waiting = door_poll(a->door, fds + count, GREETING_CONNECTIONS, &timeout_ms);
+    count += waiting;
+    if (poll(fds, count, timeout_ms < 0 || timeout_ms > HEARTBEAT_MS ? HEARTBEAT_MS : timeout_ms) < 0 &&
+        errno != EINTR)
+        return -errno;
+    a->resting = false;
+    for (int i = 0; i < a->listen_count; i++)
+        if ((fds[POLL_FIXED + i].revents & POLLIN) != 0 && door_accept(a->door, a->listen_fds[i]) < 0)
+            a->resting = true;
+    door_step(a->door, fds + door_at, waiting);
+    int rc = a->cfg->handoff_fd >= 0 ? take_handoff(a) : 0;
+    if (rc < 0)
+        return rc; // the listener is gone, and a job does not outlive it
+    take_arrivals(a);
+    rc = channel_pump(a->control);
+    int taken = take_messages(a); // what came whole before the connection ended counts
+    return taken < 0 ? taken : rc;
+}
+
+static int heartbeat(struct agent *a)
+{
+    uint64_t now_ns = sys_clock_ns();
+    if (now_ns - channel_heard_ns(a->control) > SILENCE_NS)
+        return -ETIMEDOUT;
+    if (now_ns - a->ping_ns < HEARTBEAT_NS)
+        return 0;
+    a->ping_ns = now_ns;
+    struct message m = {.type = MESSAGE_PING, .ping = {.cookie = now_ns}};
+    return a->hello ? say(a, &m) : 0;
+}
+
+// All threads of the job end. In order when the job is finished, at once else.
+static void end_threads(struct agent *a)
+{
+    if (!a->opened)
+        return;
+    // Senders end their streams with a word; receivers have everything and need not wait for it.
+    bool orderly = a->finished && a->role == &role_source;
+    for (uint32_t i = 0; a->streams != NULL && i < a->job.streams; i++) {
+        if (a->streams[i] != NULL && orderly)
+            stream_stop(a->streams[i]);
+        else if (a->streams[i] != NULL)
+            stream_kill(a->streams[i]);
+    }
+    if (a->peer != NULL)
+        stream_kill(a->peer);
+    a->role->stop(a->self, !a->finished);
+    for (uint32_t i = 0; a->streams != NULL && i < a->job.streams; i++)
+        stream_join_free(a->streams[i]);
+    stream_join_free(a->peer);
+    a->role->close(a->self, a->finished);
+    free(a->streams);
+}
+
+// The last word, and everything before it, to the coordinator. As far as it goes: the coordinator does not
+// wait for ever either.
+static void say_closed(struct agent *a)
+{
+    struct rusage usage;
+    struct message m = {.type = MESSAGE_CLOSED};
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        m.closed.resident_bytes = (uint64_t)usage.ru_maxrss * KIB;
+        m.closed.cpu_us = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
+                          (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    }
+    int rc = forward_mail(a);
+    if (rc == 0)
+        rc = say(a, &m);
+    uint64_t deadline_ns = sys_clock_ns() + HEARTBEAT_NS;
+    // Until the coordinator closes: a connection closed here with something unread would be reset, and CLOSED
+    // with it.
+    while (rc == 0 && sys_clock_ns() < deadline_ns) {
+        bool more = channel_outbox_bytes(a->control) > 0;
+        struct pollfd p[2] = {{.fd = channel_fd_in(a->control), .events = POLLIN},
+                              {.fd = more ? channel_fd_out(a->control) : -1, .events = POLLOUT}};
+        rc = poll(p, 2, HEARTBEAT_MS) < 0 ? -errno : channel_pump(a->control);
+        uint16_t type;
+        const uint8_t *fields;
+        size_t len;
+        while (rc == 0 && channel_next(a->control, &type, &fields, &len) > 0)
+            ; // words that crossed ours
+    }
+}
+
+static int agent_init(struct agent *a, const struct agent_config *cfg, struct channel *control)
+{
+    *a = (struct agent){.cfg = cfg, .control = control};
+    a->mailbox = mailbox_new();
+    a->door = door_new();
+    a->ping_ns = sys_clock_ns();
+    return a->mailbox != NULL && a->door != NULL ? 0 : -ENOMEM;
+}
+
+int agent_run(const struct agent_config *cfg, struct channel *control)
+{
+    struct agent a;
+    int rc = agent_init(&a, cfg, control);
+    while (rc == 0 && !a.over) {
+        rc = turn(&a);
+        if (rc == 0)
+            rc = forward_mail(&a);
+        if (rc == 0)
+            rc = heartbeat(&a);
+    }
+    for (int i = 0; i < a.listen_count; i++)
+        close(a.listen_fds[i]);
+    end_threads(&a);
+    if (a.over)
+        say_closed(&a);
+    else if (rc != -ENODATA && a.opened)
+        audit(&a, strerrordesc_np(-rc));
+    door_free(a.door);
+    mailbox_free(a.mailbox);
+    channel_free(a.control);
+    free(a.addresses);
+    seal_wipe(&a.job, sizeof a.job);
+    return a.over ? 0 : 1;
+}

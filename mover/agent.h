@@ -1,0 +1,28 @@
+// An agent's side of one job: a process of its own (child of the listener, or `serve --stdio`). Its control
+// thread runs the pure machine (plan/source.h or plan/dest.h) and never touches storage; a walk or compare
+// thread, workers and a commit thread do.
+#ifndef PENSTOCK_MOVER_AGENT_H
+#define PENSTOCK_MOVER_AGENT_H
+
+#include "mover/channel.h"
+#include "mover/net.h"
+
+struct agent_config {
+    const char *root; // paths are beneath it; NULL: the whole file system, relative to the working directory
+                      // (--stdio)
+    bool read_only;
+    enum net_family family;
+    int handoff_fd; // the listener passes data and peer sockets here, with their preamble beside them; -1:
+                    // this process listens itself
+    uint16_t port;  // handoff: the listener's port; else the lower end of the range to listen on (0: any)
+    uint16_t port_hi;
+    bool loopback_only;                       // with handoff_fd -1
+    void (*say)(void *arg, const char *line); // one audit line per job
+    void *arg;
+};
+
+// Runs one job over `control` (taken over) until it is over. Returns the process's exit status: 0, or 1 when
+// the job did not end in order.
+int agent_run(const struct agent_config *cfg, struct channel *control);
+
+#endif

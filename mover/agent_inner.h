@@ -1,0 +1,102 @@
+// The inside of an agent process, shared by agent.c, agent_open.c and the two roles, and by nobody else.
+//
+// Threads: the control thread (agent_run) speaks on the control channel, minds the door and never touches
+// storage; the peer stream's thread walks (source) or compares (destination); data streams move stripes; the
+// destination has a commit thread. They talk to the coordinator through the mailbox.
+#ifndef PENSTOCK_MOVER_AGENT_INNER_H
+#define PENSTOCK_MOVER_AGENT_INNER_H
+
+#include "mover/agent.h"
+#include "mover/channel.h"
+#include "mover/door.h"
+#include "mover/engine.h"
+#include "mover/mailbox.h"
+#include "mover/stream.h"
+#include "mover/work.h"
+#include "storage/source.h"
+#include "storage/walk.h"
+
+// The job as OPEN gave it.
+struct agent_job {
+    struct job_id id;
+    struct secret secret;
+    uint32_t stripe_bytes, streams, slots;
+    struct engine_config engine;
+    enum direct_mode direct;
+    bool encrypt;
+    uint64_t rate_bits;
+    uint32_t io_timeout_s;
+    char host[ADDRESS_BYTES_MAX], user[64];
+};
+
+struct agent;
+
+// What a role provides. All functions but the run and begin/end ones are called by the control thread.
+struct role {
+    // Opens the paths; on 0 fills *opened (SOURCE_OPENED or DEST_OPENED, without port, boot, engine and
+    // addresses, which the agent adds); its blobs live in the role.
+    int (*open)(struct agent *a, const struct msg_open *m, struct message *opened, void **self,
+                struct err *err);
+    // A message of the coordinator that the agent does not handle itself. -EPROTO: not for this role.
+    int (*message)(void *self, const struct message *m);
+    // Threads of the role are to end: in order (stop), or at once (kill); the streams have been told already.
+    // Then they are joined.
+    void (*stop)(void *self, bool kill);
+    // After all threads have ended. finished: the job is complete.
+    void (*close)(void *self, bool finished);
+    void (*run_peer)(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);
+    void (*begin_data)(void *self, struct stream *s); // in the stream's thread: makes its worker
+    void (*end_data)(void *self, struct stream *s);
+    void (*run_data)(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);
+};
+extern const struct role role_source, role_dest;
+
+struct agent {
+    const struct agent_config *cfg;
+    struct channel *control;
+    struct mailbox *mailbox;
+    struct door *door;
+    int listen_fds[NET_LISTEN_MAX];
+    int listen_count;
+    uint16_t port;
+    bool hello, opened, closing, finished, over;
+    bool resting; // accept found no descriptor: the listener rests until one is given back
+    uint64_t ping_ns;
+    struct agent_job job;
+    const struct role *role;
+    void *self;
+    struct stream *peer;
+    struct stream **streams;
+    uint8_t *addresses; // to dial
+    size_t addresses_len;
+    bool dials;
+};
+
+// Any thread: posts FAIL; the coordinator then closes the job.
+void agent_fail(struct agent *a, const struct err *err);
+// Any thread: one path went wrong.
+void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum problem_count count,
+                   const struct err *err);
+// The peer connection ended with -errno before the job did.
+void agent_peer_lost(struct agent *a, int error);
+// Control thread: every data stream looks for work.
+void agent_wake_streams(struct agent *a);
+
+// agent_open.c: paths of a job beneath the agent's root, or free for --stdio.
+// One SRC as the user wrote it. Fills *out (fd and strings are the caller's) and the record for
+// SOURCE_OPENED.
+struct source_found {
+    enum entry_type type;
+    bool contents;
+    uint64_t dev, inode;
+    char name[NAME_BYTES_MAX + 1];
+};
+MUST_CHECK int agent_open_source(const struct agent_config *cfg, const struct blob *path,
+                                 struct walk_source *out, struct source_found *found, struct err *err);
+// DST: finds or makes the destination root for these sources. names[i] (malloc'ed) is where source i goes
+// beneath it; *shown the resolved path for people (malloc'ed). Returns the descriptor of the root.
+MUST_CHECK int agent_open_dest(const struct agent_config *cfg, const struct blob *path,
+                               const struct source_found *sources, uint32_t count, bool same_host,
+                               char **names, char **shown, struct err *err);
+
+#endif

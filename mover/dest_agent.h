@@ -1,0 +1,112 @@
+// The destination agent: compare (peer stream's thread), receive (data streams), commit (its own thread), and
+// what they share. For dest_*.c only.
+#ifndef PENSTOCK_MOVER_DEST_AGENT_H
+#define PENSTOCK_MOVER_DEST_AGENT_H
+
+#include <pthread.h>
+
+#include "mover/agent_inner.h"
+#include "mover/plan/dest.h"
+#include "mover/receiver.h"
+#include "proto/receipt.h"
+#include "storage/dest.h"
+#include "storage/journal.h"
+
+// What is kept of one entry of a segment under way (side of struct work).
+struct dest_entry {
+    struct dest_file file;
+    bool open; // file stands
+    bool published;
+};
+
+struct dest_side {
+    bool retry; // the segment of files tried once more
+    uint32_t count;
+    struct dest_entry *entries;
+};
+
+// One leaf or small file of a written stripe.
+struct written_part {
+    uint32_t entry;
+    uint32_t len;
+    uint64_t leaf;
+    struct digest digest;
+    bool failed; // packed: it could not be published
+};
+
+// A written stripe on its way through commit.
+struct written {
+    struct dest_written plan;
+    struct work *work; // held
+    bool packed;
+    uint32_t entry; // large
+    uint32_t count;
+    struct written_part parts[];
+};
+
+// Receipt records on their way: a list of blobs, posted when full.
+struct records {
+    struct agent *agent;
+    uint64_t segment;
+    struct wire_writer writer;
+    uint8_t buf[64 * KIB];
+};
+
+struct dest_agent {
+    struct agent *agent;
+    struct dest dest;
+    bool in_memory;
+    struct worktab *works;
+    pthread_mutex_t plan_lock; // plan, stopping
+    pthread_cond_t written;    // the open group may be due
+    struct dest_plan *plan;
+    bool stopping, failed;      // failed: nothing is committed any more
+    pthread_mutex_t files_lock; // opening of large files
+    pthread_mutex_t journal_lock;
+    struct journal *journal;
+    pthread_t commit_thread;
+    bool commit_running;
+    int dirs_fd; // directories seen, for the closing pass: encoded segments, each followed by its length
+                 // (u32)
+    uint64_t dirs_end;
+    struct segment_builder *dirs;
+    uint64_t dir_count;
+    struct receiver_dest receive;
+    struct receiver **receivers; // one a stream
+    char **names;
+    uint32_t source_count;
+    char *shown;
+    struct wire_writer names_list;
+    uint8_t names_buf[64 * KIB];
+    bool finish; // the coordinator asked for the closing pass
+};
+
+// dest_settle.c: entries as they are settled, said to the coordinator
+void records_init(struct records *r, struct agent *a, uint64_t segment);
+void records_add(struct records *r, const struct entry *e, enum receipt_outcome outcome,
+                 enum receipt_proof proof, const struct digest *digest);
+void records_flush(struct records *r);
+// So many more entries of the segment are settled: says SEGMENT_DONE when all are and the segment is placed.
+void settle_entries(struct dest_agent *d, const struct work *w, uint32_t entries);
+// Entry fails with `err`: its stripes are settled, its record and problem are posted, unless it is left to
+// the retry segment.
+void settle_failed(struct dest_agent *d, const struct work *w, uint32_t entry, const struct err *err);
+// The destination itself fails: the job stops. Only the first is told.
+void dest_stop_storage(struct dest_agent *d, int error, const char *op, const struct entry *e);
+// Whether this errno at the destination ends the job (no space, quota, I/O, read-only) rather than one entry.
+bool dest_is_fatal(int error);
+
+// dest_compare.c
+void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);
+// dest_write.c
+void dest_receive_init(struct dest_agent *d);
+// dest_commit.c
+// The digest of a complete large file from the leaves in the journal; leaves that are all hole are those of
+// zeros. Under the journal's lock.
+MUST_CHECK int dest_file_digest(struct dest_agent *d, const struct entry *e, struct digest *out);
+void *dest_commit_main(void *self);
+// dest_finish.c: directories
+MUST_CHECK int dest_dirs_add(struct dest_agent *d, const struct entry *e);
+MUST_CHECK int dest_dirs_finish(struct dest_agent *d);
+
+#endif

@@ -1,0 +1,402 @@
+// The home agent's side of the peer connection: takes segments, compares them with what is there, makes what
+// needs no data, and answers what is needed. One segment after the other, in the peer stream's thread.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mover/dest_agent.h"
+#include "mover/peer.h"
+#include "storage/sys.h"
+
+// One segment being compared.
+struct compare {
+    struct dest_agent *d;
+    struct path_cache *cache;
+    struct work *work;
+    struct dest_side *side;
+    struct records records;
+    uint32_t open;  // entries that wait for data
+    uint32_t *made; // files and links made here, to be published after a sync
+    uint32_t made_count;
+    bool changed; // something was made or changed: to be synced before it is told
+};
+
+static void side_free(void *arg)
+{
+    struct dest_side *side = arg;
+    for (uint32_t i = 0; i < side->count; i++)
+        if (side->entries[i].open)
+            dest_file_close(&side->entries[i].file);
+    free(side->entries);
+    free(side);
+}
+
+// An entry that cannot be made or compared: it fails alone, or the destination itself has failed (then
+// -errno).
+static int entry_failed(struct compare *c, uint32_t i, int error, const char *op)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    if (dest_is_fatal(error)) {
+        dest_stop_storage(c->d, error, op, e);
+        return error;
+    }
+    struct err err;
+    err_set(&err, ERR_ENTRY, -error, op, e->path, e->path_len, "%s", "");
+    records_add(&c->records, e, RECEIPT_FAILED, PROOF_NONE, NULL);
+    agent_problem(c->d->agent, c->work->number, i, PROBLEM_RECORDED, &err);
+    return 0;
+}
+
+static int compare_dir(struct compare *c, uint32_t i)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    bool made = false;
+    int rc = dest_make_dir(&c->d->dest, e, &made);
+    if (rc == 0)
+        rc = dest_dirs_add(c->d, e);
+    if (rc < 0)
+        return entry_failed(c, i, rc, "make directory");
+    c->changed = c->changed || made;
+    records_add(&c->records, e, made ? RECEIPT_MOVED : RECEIPT_SKIPPED, PROOF_NONE, NULL);
+    return 0;
+}
+
+// It is there already: mode, owner or a link's time may still be put right.
+static int compare_same(struct compare *c, uint32_t i, bool meta_differs)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    int rc = meta_differs ? dest_fix_metadata(&c->d->dest, c->cache, e) : 0;
+    if (rc < 0)
+        return entry_failed(c, i, rc, "set metadata");
+    c->changed = c->changed || meta_differs;
+    records_add(&c->records, e, RECEIPT_SKIPPED, PROOF_NONE, NULL);
+    return 0;
+}
+
+// A file without data: whole under its temporary name.
+static int make_file(struct compare *c, uint32_t i)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    struct dest_entry *de = &c->side->entries[i];
+    if (e->size <= PACKED_FILE_BYTES_MAX)
+        return dest_small_write(&c->d->dest, c->cache, e, NULL, 0);
+    int rc = 0;
+    if (!de->open)
+        rc = dest_temp_open(&c->d->dest, e, false, false, &de->file);
+    de->open = de->open || rc == 0;
+    return rc == 0 ? dest_file_metadata(&c->d->dest, de->file.fd, e) : rc;
+}
+
+static int compare_made(struct compare *c, uint32_t i, int rc, const char *op)
+{
+    if (rc < 0)
+        return entry_failed(c, i, rc, op);
+    c->made[c->made_count++] = i;
+    c->changed = true;
+    return 0;
+}
+
+// Leaves [0, leaves) less those held, as a list. Memory of the caller.
+static uint32_t complement(const struct range *held, uint32_t count, uint64_t leaves, struct range *out)
+{
+    uint32_t n = 0;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (held[i].offset > at)
+            out[n++] = (struct range){.offset = at, .len = held[i].offset - at};
+        at = held[i].offset + held[i].len;
+    }
+    if (at < leaves)
+        out[n++] = (struct range){.offset = at, .len = leaves - at};
+    return n;
+}
+
+// What is durable of a large file from an earlier run. Sets the need; *complete: nothing is missing but the
+// publication.
+static int adopt(struct compare *c, uint32_t i, bool *complete)
+{
+    struct dest_agent *d = c->d;
+    const struct entry *e = &c->work->segment->entries[i];
+    struct dest_entry *de = &c->side->entries[i];
+    *complete = false;
+    int rc = 0;
+    pthread_mutex_lock(&d->journal_lock);
+    struct journal_file *jf = journal_find(d->journal, e);
+    uint32_t count = 0;
+    const struct range *held = jf != NULL ? journal_held(jf, &count) : NULL;
+    bool direct = d->agent->job.direct != DIRECT_OFF && !d->in_memory;
+    if (count > 0 && dest_temp_open(&d->dest, e, true, direct, &de->file) == 0) {
+        de->open = true;
+        struct range *missing = calloc(count + 1, sizeof *missing);
+        uint32_t n = missing != NULL ? complement(held, count, u64_div_up(e->size, LEAF_BYTES), missing) : 0;
+        *complete = missing != NULL && n == 0;
+        if (missing == NULL)
+            rc = -ENOMEM;
+        else if (n > 0)
+            rc = need_set(c->work->need, i, NEED_LEAVES, missing, n);
+        free(missing);
+    } else {
+        if (jf != NULL)
+            rc = journal_gone(d->journal, jf);
+        if (rc == 0)
+            rc = need_set(c->work->need, i, NEED_ALL, NULL, 0);
+    }
+    pthread_mutex_unlock(&d->journal_lock);
+    return rc;
+}
+
+static bool has_data(const struct entry *e)
+{
+    return e->size > 0 && !(e->sparse && e->data_count == 0);
+}
+
+static int compare_file(struct compare *c, uint32_t i)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    bool complete = !has_data(e);
+    int rc = 0;
+    if (!complete && e->size > PACKED_FILE_BYTES_MAX)
+        rc = adopt(c, i, &complete);
+    else if (!complete)
+        rc = need_set(c->work->need, i, NEED_ALL, NULL, 0);
+    if (rc < 0) {
+        dest_stop_storage(c->d, rc, "compare", e);
+        return rc;
+    }
+    if (complete)
+        return compare_made(c, i, make_file(c, i), "create");
+    c->open++;
+    return 0;
+}
+
+static int compare_entry(struct compare *c, uint32_t i)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    if (e->type == ENTRY_DIR)
+        return compare_dir(c, i);
+    bool same = false, meta_differs = false;
+    int rc = dest_compare(&c->d->dest, c->cache, e, &same, &meta_differs);
+    if (rc < 0)
+        return entry_failed(c, i, rc, "compare");
+    if (same)
+        return compare_same(c, i, meta_differs);
+    if (e->type == ENTRY_FILE)
+        return compare_file(c, i);
+    rc = dest_make_link(&c->d->dest, c->cache, e);
+    return compare_made(c, i, rc, "make link");
+}
+
+static struct digest made_digest(struct compare *c, const struct entry *e)
+{
+    if (e->type == ENTRY_SYMLINK)
+        return digest_of(e->target, e->target_len);
+    struct digest digest = digest_file(NULL, 0);
+    if (e->size == 0)
+        return digest;
+    if (e->size <= PACKED_FILE_BYTES_MAX) { // all hole
+        struct digest leaf = digest_zeros(e->size);
+        return digest_file(&leaf, e->size);
+    }
+    pthread_mutex_lock(&c->d->journal_lock);
+    int rc = dest_file_digest(c->d, e, &digest);
+    pthread_mutex_unlock(&c->d->journal_lock);
+    if (rc < 0)
+        dest_stop_storage(c->d, rc, "digest", e);
+    return digest;
+}
+
+// Gives a file that was made here its final name (a link has it already).
+static int publish_made(struct compare *c, uint32_t i)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    struct dest_entry *de = &c->side->entries[i];
+    if (e->type != ENTRY_FILE)
+        return 0;
+    if (!de->open)
+        return dest_small_publish(&c->d->dest, c->cache, e);
+    int parent = -1;
+    int rc = sys_fsync(de->file.fd);
+    if (rc == 0)
+        rc = dest_file_publish(&c->d->dest, &de->file, e, &parent);
+    if (rc < 0)
+        return rc;
+    de->published = true;
+    return sys_close(parent);
+}
+
+// A file that an earlier run had complete is not in the journal any more once it is published.
+static int forget_held(struct compare *c, const struct entry *e)
+{
+    pthread_mutex_lock(&c->d->journal_lock);
+    struct journal_file *jf = e->size > PACKED_FILE_BYTES_MAX ? journal_find(c->d->journal, e) : NULL;
+    int rc = jf != NULL ? journal_gone(c->d->journal, jf) : 0;
+    pthread_mutex_unlock(&c->d->journal_lock);
+    return rc;
+}
+
+// Sync, publish, sync again; only then are the entries told.
+static int compare_commit(struct compare *c)
+{
+    if (!c->changed)
+        return 0;
+    struct dest_agent *d = c->d;
+    int rc = sys_syncfs(d->dest.fd);
+    for (uint32_t k = 0; k < c->made_count && rc == 0; k++) {
+        uint32_t i = c->made[k];
+        const struct entry *e = &c->work->segment->entries[i];
+        int one = publish_made(c, i);
+        if (one < 0) {
+            rc = entry_failed(c, i, one, "publish");
+            continue;
+        }
+        struct digest digest = made_digest(c, e);
+        records_add(&c->records, e, RECEIPT_MOVED, e->type == ENTRY_FILE ? PROOF_WIRE : PROOF_NONE, &digest);
+        if (e->type == ENTRY_FILE)
+            rc = forget_held(c, e);
+    }
+    if (rc == 0)
+        rc = sys_syncfs(d->dest.fd);
+    if (rc < 0)
+        dest_stop_storage(d, rc, "sync", NULL);
+    return rc;
+}
+
+// Lays the segment out and tells the machine and the coordinator.
+static int compare_layout(struct compare *c)
+{
+    struct dest_agent *d = c->d;
+    struct work *w = c->work;
+    int rc = layout_new(w->segment, w->need, d->agent->job.stripe_bytes, &w->layout);
+    uint64_t *stripes = rc == 0 ? calloc(w->segment->entry_count, sizeof *stripes) : NULL;
+    if (stripes == NULL)
+        return rc < 0 ? rc : -ENOMEM;
+    for (uint32_t i = 0; i < w->segment->entry_count; i++) {
+        uint64_t first;
+        stripes[i] = layout_entry_stripes(w->layout, i, &first);
+    }
+    pthread_mutex_lock(&d->plan_lock);
+    rc = dest_plan_segment(d->plan, w->number, w->segment->entry_count, stripes, c->open);
+    pthread_mutex_unlock(&d->plan_lock);
+    free(stripes);
+    return rc;
+}
+
+static int compare_segment(struct compare *c)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < c->work->segment->entry_count && rc == 0; i++)
+        rc = compare_entry(c, i);
+    if (rc == 0)
+        rc = compare_commit(c);
+    if (rc == 0)
+        rc = compare_layout(c);
+    return rc;
+}
+
+static int answer(struct compare *c, struct channel *peer)
+{
+    struct work *w = c->work;
+    uint8_t *bytes = malloc(NEED_BYTES_MAX);
+    int64_t len = bytes != NULL ? need_encode(w->need, bytes, NEED_BYTES_MAX) : -ENOMEM;
+    int rc = len < 0 ? (int)len : channel_send_bytes(peer, PEER_NEED, bytes, (size_t)len);
+    free(bytes);
+    if (rc < 0)
+        return rc;
+    struct message m = {.type = MESSAGE_SEGMENT_COMPARED,
+                        .segment_compared = {.segment = w->number,
+                                             .stripes = layout_count(w->layout),
+                                             .bytes = layout_bytes(w->layout),
+                                             .layout = layout_digest(w->layout)}};
+    c->work = NULL;
+    worktab_add(c->d->works, w);
+    records_flush(&c->records); // before the segment can be done
+    mailbox_post(c->d->agent->mailbox, &m);
+    return 0;
+}
+
+static int on_segment(struct dest_agent *d, struct path_cache *cache, struct channel *peer, bool retry,
+                      const uint8_t *bytes, size_t len)
+{
+    struct compare c = {.d = d, .cache = cache};
+    c.work = calloc(1, sizeof *c.work);
+    c.side = calloc(1, sizeof *c.side);
+    int rc = c.work != NULL && c.side != NULL ? segment_decode(bytes, len, &c.work->segment) : -ENOMEM;
+    if (rc == 0) {
+        uint32_t count = c.work->segment->entry_count;
+        c.work->number = c.work->segment->number;
+        c.work->need = need_new(c.work->number, count);
+        c.work->side = c.side;
+        c.work->side_free = side_free;
+        c.side->retry = retry;
+        c.side->entries = calloc(count, sizeof *c.side->entries);
+        c.side->count = c.side->entries != NULL ? count : 0;
+        c.made = calloc(count, sizeof *c.made);
+        records_init(&c.records, d->agent, c.work->number);
+        rc =
+            c.work->need != NULL && c.side->entries != NULL && c.made != NULL ? compare_segment(&c) : -ENOMEM;
+    } else {
+        free(c.side);
+    }
+    if (rc == 0)
+        rc = answer(&c, peer);
+    free(c.made);
+    work_free(c.work);
+    return rc;
+}
+
+static int take_messages(struct dest_agent *d, struct path_cache *cache, struct channel *peer)
+{
+    uint16_t type;
+    const uint8_t *fields;
+    size_t len;
+    int rc;
+    while ((rc = channel_next(peer, &type, &fields, &len)) > 0) {
+        if (type != PEER_SEGMENT && type != PEER_RETRY)
+            return -EPROTO;
+        path_cache_clear(cache); // what an earlier segment saw may have been replaced
+        rc = on_segment(d, cache, peer, type == PEER_RETRY, fields, len);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+// The closing pass, when the coordinator asked for it and it has not run.
+static int finish_if_asked(struct dest_agent *d)
+{
+    pthread_mutex_lock(&d->plan_lock);
+    bool asked = d->finish;
+    d->finish = false;
+    pthread_mutex_unlock(&d->plan_lock);
+    if (!asked)
+        return 0;
+    int rc = dest_dirs_finish(d);
+    if (rc < 0) {
+        dest_stop_storage(d, rc, "finish directories", NULL);
+        return rc;
+    }
+    struct message m = {.type = MESSAGE_FINISHED, .finished = {.directories = d->dir_count}};
+    mailbox_post(d->agent->mailbox, &m);
+    return 0;
+}
+
+void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct conn_end *end)
+{
+    struct dest_agent *d = self;
+    struct peer peer = {.channel = NULL};
+    struct path_cache *cache = path_cache_new(d->dest.fd);
+    int rc = cache != NULL ? peer_open(s, conn, &peer) : -ENOMEM;
+    while (rc == 0 && !stream_stopping(s)) {
+        rc = peer_turn(&peer, true);
+        int taken = rc == 0 || rc == -ENODATA ? take_messages(d, cache, peer.channel) : 0;
+        if (taken == 0)
+            taken = finish_if_asked(d);
+        if (taken < 0)
+            rc = taken;
+    }
+    peer_close(&peer);
+    path_cache_free(cache);
+    end->clean = stream_stopping(s);
+    if (!end->clean)
+        agent_peer_lost(d->agent, rc);
+}

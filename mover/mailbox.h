@@ -1,0 +1,24 @@
+// Messages from the threads of an agent to its control thread, which alone speaks on the control channel.
+// Encoded where they are made, so that blobs need not live on.
+#ifndef PENSTOCK_MOVER_MAILBOX_H
+#define PENSTOCK_MOVER_MAILBOX_H
+
+#include "proto/message.h"
+
+struct mailbox;
+MUST_CHECK struct mailbox *mailbox_new(void); // NULL: out of memory or descriptors
+void mailbox_free(struct mailbox *m);
+// Any thread; cannot fail: a message that is over its limits is a bug, and one for which there is no memory
+// ends the process (the job is resumable; a lost word would hang it).
+void mailbox_post(struct mailbox *m, const struct message *message);
+int mailbox_fd(const struct mailbox *m); // readable while something is in it
+
+struct mail {
+    struct mail *next;
+    size_t len;      // of bytes
+    uint8_t bytes[]; // head and fields
+};
+// Everything that is in it, oldest first; the caller frees each. NULL: nothing.
+struct mail *mailbox_take(struct mailbox *m);
+
+#endif

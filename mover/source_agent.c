@@ -1,0 +1,333 @@
+// The source role: opens the paths, hands messages to the machine and wakes those who wait.
+#include "mover/source_agent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage/sys.h"
+
+#define TMPFS_MAGIC UINT64_C(0x01021994)
+
+static void source_free(struct source_agent *s)
+{
+    for (uint32_t i = 0; i < s->root_count; i++) {
+        if (s->roots[i].fd >= 0)
+            (void)sys_close(s->roots[i].fd); // a directory: a close tells nothing
+        free(s->roots[i].from);
+        free(s->roots[i].to);
+    }
+    while (s->retries != NULL) {
+        struct retry_entry *r = s->retries;
+        s->retries = r->next;
+        free(r->path);
+        free(r);
+    }
+    free(s->roots);
+    free(s->senders);
+    worktab_free(s->works);
+    source_plan_free(s->plan);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+static bool take(void *arg, uint32_t stream, uint32_t attempt, struct work **work, uint64_t *stripe,
+                 bool *again)
+{
+    struct source_agent *s = arg;
+    uint64_t segment;
+    pthread_mutex_lock(&s->lock);
+    bool got = source_plan_take(s->plan, stream, attempt, &segment, stripe, again);
+    pthread_mutex_unlock(&s->lock);
+    if (got)
+        *work = worktab_get(s->works, segment); // a segment with an open lease is in the table
+    return got;
+}
+
+static bool sending(void *arg, uint64_t stripe, uint32_t stream, uint32_t attempt, uint64_t frame)
+{
+    struct source_agent *s = arg;
+    pthread_mutex_lock(&s->lock);
+    bool wanted = source_plan_wanted(s->plan, stripe, stream, attempt);
+    source_plan_sent(s->plan, stripe, stream, attempt, frame);
+    pthread_mutex_unlock(&s->lock);
+    return wanted;
+}
+
+static struct source_agent *source_new(struct agent *a)
+{
+    struct source_agent *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return NULL;
+    s->agent = a;
+    pthread_mutex_init(&s->lock, NULL);
+    s->works = worktab_new();
+    s->plan = source_plan_new();
+    s->senders = calloc(a->job.streams, sizeof(struct sender *));
+    s->roots = calloc(SOURCES_MAX, sizeof *s->roots);
+    if (s->works == NULL || s->plan == NULL || s->senders == NULL || s->roots == NULL) {
+        source_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+// Opens every SRC and describes it for the destination. -EPROTO: no path, too many.
+static int open_roots(struct source_agent *s, const struct blob *paths, size_t *described, struct err *err)
+{
+    struct wire_reader r;
+    struct wire_writer w;
+    wire_reader_init(&r, paths->bytes, paths->len);
+    wire_writer_init(&w, s->opened_buf, sizeof s->opened_buf);
+    while (wire_left(&r) > 0 && s->root_count < SOURCES_MAX) {
+        struct blob path;
+        path.bytes = wire_get_blob(&r, PATH_BYTES_MAX, &path.len);
+        struct source_found found;
+        if (path.bytes == NULL)
+            return -EPROTO;
+        int rc = agent_open_source(s->agent->cfg, &path, &s->roots[s->root_count], &found, err);
+        if (rc < 0)
+            return rc;
+        s->root_count++;
+        wire_put_u8(&w, (uint8_t)found.type);
+        wire_put_u8(&w, found.contents);
+        wire_put_u64(&w, found.dev);
+        wire_put_u64(&w, found.inode);
+        wire_put_blob(&w, found.name, strlen(found.name));
+    }
+    int64_t len = wire_written(&w);
+    if (len < 0 || s->root_count == 0 || wire_left(&r) > 0)
+        return -EPROTO;
+    *described = (size_t)len;
+    return 0;
+}
+
+static int source_role_open(struct agent *a, const struct msg_open *m, struct message *opened, void **self,
+                            struct err *err)
+{
+    struct source_agent *s = source_new(a);
+    size_t described = 0;
+    int rc = s != NULL ? open_roots(s, &m->paths, &described, err) : -ENOMEM;
+    uint64_t magic, room;
+    if (rc == 0)
+        rc = sys_fs_magic(s->roots[0].fd, &magic, &room);
+    if (rc < 0) {
+        if (err->class == ERR_NONE)
+            err_set(err, rc == -EPROTO ? ERR_PROTOCOL : ERR_START, -rc, "open the sources", NULL, 0, "%s",
+                    "");
+        if (s != NULL)
+            source_free(s);
+        return rc;
+    }
+    s->in_memory = magic == TMPFS_MAGIC;
+    s->send = (struct sender_source){.arg = s,
+                                     .take = take,
+                                     .sending = sending,
+                                     .works = s->works,
+                                     .roots = s->roots,
+                                     .direct = a->job.direct == DIRECT_ON,
+                                     .in_memory = s->in_memory};
+    *opened = (struct message){.type = MESSAGE_SOURCE_OPENED,
+                               .source_opened = {.sources = blob_of(s->opened_buf, described)}};
+    *self = s;
+    return 0;
+}
+
+// WALK: where each source goes beneath the destination root.
+static int on_walk(struct source_agent *s, const struct msg_walk *m)
+{
+    struct wire_reader r;
+    wire_reader_init(&r, m->names.bytes, m->names.len);
+    for (uint32_t i = 0; i < s->root_count; i++) {
+        size_t len;
+        const uint8_t *name = wire_get_blob(&r, PATH_BYTES_MAX, &len);
+        if (name == NULL || s->roots[i].to != NULL)
+            return -EPROTO;
+        s->roots[i].to = strndup((const char *)name, len);
+        if (s->roots[i].to == NULL)
+            return -ENOMEM;
+    }
+    if (wire_done(&r) < 0)
+        return -EPROTO;
+    pthread_mutex_lock(&s->lock);
+    s->avoid_dev = m->avoid_dev;
+    s->avoid_inode = m->avoid_inode;
+    s->walk_asked = true;
+    pthread_mutex_unlock(&s->lock);
+    stream_wake(s->agent->peer);
+    return 0;
+}
+
+static int on_place(struct source_agent *s, const struct msg_segment_place *m)
+{
+    struct work *w = worktab_get(s->works, m->segment);
+    int rc = w != NULL && w->layout != NULL ? layout_place(w->layout, m->first) : -EPROTO;
+    worktab_put(s->works, w);
+    return rc;
+}
+
+static int on_segment_done(struct source_agent *s, uint64_t segment)
+{
+    worktab_drop(s->works, segment);
+    pthread_mutex_lock(&s->lock);
+    int rc = s->open_segments > 0 ? 0 : -EPROTO;
+    s->open_segments -= rc == 0;
+    pthread_mutex_unlock(&s->lock);
+    stream_wake(s->agent->peer);
+    return rc;
+}
+
+// A file changed while it was read: it will be in the retry segment.
+static int on_problem(struct source_agent *s, const struct msg_problem *m)
+{
+    struct work *w = worktab_get(s->works, m->segment);
+    if (w == NULL || m->entry >= w->segment->entry_count) {
+        worktab_put(s->works, w);
+        return -EPROTO;
+    }
+    const struct entry *e = &w->segment->entries[m->entry];
+    struct retry_entry *r = calloc(1, sizeof *r);
+    int rc = r != NULL ? 0 : -ENOMEM;
+    if (rc == 0) {
+        r->root = e->root;
+        r->path = strndup((const char *)e->path, e->path_len);
+        rc = r->path != NULL ? 0 : -ENOMEM;
+    }
+    if (rc == 0) {
+        pthread_mutex_lock(&s->lock);
+        r->next = s->retries;
+        s->retries = r;
+        pthread_mutex_unlock(&s->lock);
+    } else {
+        free(r);
+    }
+    worktab_put(s->works, w);
+    return rc;
+}
+
+static int settle(struct source_agent *s, const struct blob *runs)
+{
+    struct wire_reader r;
+    wire_reader_init(&r, runs->bytes, runs->len);
+    while (wire_left(&r) > 0) {
+        uint64_t first = wire_get_u64(&r), count = wire_get_u64(&r);
+        if (r.bad)
+            return -EPROTO;
+        source_plan_settle(s->plan, first, count);
+    }
+    return 0;
+}
+
+// Events of the machine; afterwards the senders may find work.
+static int plan_event(struct source_agent *s, const struct message *m)
+{
+    int rc = 0;
+    pthread_mutex_lock(&s->lock);
+    switch (m->type) {
+    case MESSAGE_LEASE:
+        rc = source_plan_lease(s->plan, m->lease.lease, m->lease.segment, m->lease.first, m->lease.count);
+        break;
+    case MESSAGE_LEASE_DONE:
+        rc = source_plan_lease_done(s->plan, m->lease_done.lease);
+        break;
+    case MESSAGE_STRIPES_DONE:
+        rc = settle(s, &m->stripes_done.runs);
+        break;
+    case MESSAGE_STRIPE_BAD:
+        (void)source_plan_bad(s->plan, m->stripe_bad.stripe); // late words are no fault
+        break;
+    case MESSAGE_STREAM_ENDED:
+        if (m->stream_ended.stream >= s->agent->job.streams)
+            rc = -EPROTO;
+        else
+            (void)source_plan_stream_ended(s->plan, m->stream_ended.stream, m->stream_ended.attempt,
+                                           m->stream_ended.frames);
+        break;
+    default:
+        rc = -EPROTO;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (rc == 0)
+        agent_wake_streams(s->agent);
+    return rc;
+}
+
+static int source_role_message(void *self, const struct message *m)
+{
+    struct source_agent *s = self;
+    switch (m->type) {
+    case MESSAGE_WALK:
+        return on_walk(s, &m->walk);
+    case MESSAGE_SEGMENT_PLACE:
+        return on_place(s, &m->segment_place);
+    case MESSAGE_SEGMENT_DONE:
+        return on_segment_done(s, m->segment_done.segment);
+    case MESSAGE_PROBLEM:
+        return on_problem(s, &m->problem);
+    case MESSAGE_RETRY:
+        pthread_mutex_lock(&s->lock);
+        s->retry_asked = true;
+        pthread_mutex_unlock(&s->lock);
+        stream_wake(s->agent->peer);
+        return 0;
+    default:
+        return plan_event(s, m);
+    }
+}
+
+static void source_role_stop(void *self, bool kill)
+{
+    (void)self; // the role has no thread but its streams
+    (void)kill;
+}
+
+static void source_role_close(void *self, bool finished)
+{
+    (void)finished;
+    source_free(self);
+}
+
+static void begin_data(void *self, struct stream *stream)
+{
+    struct source_agent *s = self;
+    const struct agent_job *job = &s->agent->job;
+    struct sender_config cfg = {.source = &s->send,
+                                .engine = job->engine,
+                                .slots = job->slots,
+                                .stripe_bytes = job->stripe_bytes,
+                                .encrypt = job->encrypt,
+                                .rate_bytes_s = job->rate_bits / 8 / job->streams,
+                                .mailbox = s->agent->mailbox};
+    int rc = sender_new(&cfg, stream, &s->senders[stream_index(stream)]);
+    if (rc == 0)
+        return;
+    struct err err;
+    err_set(&err, ERR_START, -rc, "start a stream", NULL, 0, "%s", "");
+    agent_fail(s->agent, &err);
+}
+
+static void end_data(void *self, struct stream *stream)
+{
+    struct source_agent *s = self;
+    sender_free(s->senders[stream_index(stream)]);
+    s->senders[stream_index(stream)] = NULL;
+}
+
+static void run_data(void *self, struct stream *stream, const struct conn *conn, struct conn_end *end)
+{
+    struct source_agent *s = self;
+    struct sender *sender = s->senders[stream_index(stream)];
+    if (sender != NULL)
+        sender_run(sender, conn, end);
+}
+
+const struct role role_source = {
+    .open = source_role_open,
+    .message = source_role_message,
+    .stop = source_role_stop,
+    .close = source_role_close,
+    .run_peer = source_run_peer,
+    .begin_data = begin_data,
+    .end_data = end_data,
+    .run_data = run_data,
+};

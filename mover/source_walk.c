@@ -1,0 +1,294 @@
+// The walk: closes segment after segment, sends each to its home agent, takes the need answers and lays the
+// segments out. At most SEGMENTS_OPEN_MAX segments are under way, so memory stays flat however large the tree
+// is. In the peer stream's thread.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mover/peer.h"
+#include "mover/source_agent.h"
+#include "storage/sys.h"
+
+#define SEGMENT_WAIT_NS \
+    UINT64_C(500000000) // a slow walk closes what it has, so that the first byte leaves soon
+
+enum walk_state { WALK_WAITING, WALK_RUNNING, WALK_DONE, WALK_RETRYING, WALK_OVER };
+
+struct walker {
+    struct source_agent *s;
+    struct peer peer;
+    struct segment_builder *builder;
+    struct walk *walk;
+    enum walk_state state;
+    uint64_t number; // of the segment being built
+    uint64_t begun_ns;
+    uint64_t files, bytes; // in it
+    // of the retry
+    struct walk_source *retry_roots; // each a single file
+    uint16_t *retry_root_of;         // the SRC that it came from
+    uint32_t retry_count;
+};
+
+static void segment_begin(struct walker *w)
+{
+    segment_builder_begin(w->builder, w->number);
+    w->files = w->bytes = 0;
+    w->begun_ns = sys_clock_ns();
+}
+
+static void say_closed(struct walker *w, const struct digest *digest, uint32_t entries, bool last, bool retry)
+{
+    struct message m = {.type = MESSAGE_SEGMENT_CLOSED,
+                        .segment_closed = {.segment = w->number,
+                                           .last = last,
+                                           .retry = retry,
+                                           .entries = entries,
+                                           .files = w->files,
+                                           .bytes = w->bytes,
+                                           .digest = *digest}};
+    mailbox_post(w->s->agent->mailbox, &m);
+}
+
+// Sends the segment and keeps it until it is done. An empty one is only said, not sent.
+static int segment_close(struct walker *w, bool last)
+{
+    struct source_agent *s = w->s;
+    bool retry = w->state == WALK_RETRYING;
+    uint32_t entries = segment_builder_count(w->builder);
+    if (entries == 0) {
+        struct digest none = {{0}};
+        say_closed(w, &none, 0, last, retry);
+        return 0;
+    }
+    size_t len;
+    const uint8_t *bytes = segment_builder_end(w->builder, last, &len);
+    struct work *work = calloc(1, sizeof *work);
+    int rc = work != NULL ? segment_decode(bytes, len, &work->segment) : -ENOMEM;
+    if (rc == 0)
+        rc = channel_send_bytes(w->peer.channel, retry ? PEER_RETRY : PEER_SEGMENT, bytes, len);
+    if (rc < 0) {
+        work_free(work);
+        return rc;
+    }
+    work->number = w->number;
+    struct digest digest = work->segment->digest;
+    worktab_add(s->works, work);
+    pthread_mutex_lock(&s->lock);
+    s->open_segments++;
+    pthread_mutex_unlock(&s->lock);
+    say_closed(w, &digest, entries, last, retry);
+    w->number++;
+    segment_begin(w);
+    return 0;
+}
+
+static int add_entry(struct walker *w, const struct entry *e)
+{
+    int rc = segment_builder_add(w->builder, e);
+    if (rc == -ENOSPC) {
+        rc = segment_close(w, false);
+        if (rc == 0)
+            rc = segment_builder_add(w->builder, e);
+    }
+    if (rc == 0 && e->type == ENTRY_FILE) {
+        w->files++;
+        w->bytes += e->size;
+    }
+    return rc;
+}
+
+// One file to be tried again that cannot be listed any more is settled with that.
+static void walk_problem(struct walker *w, const struct err *problem)
+{
+    bool retry = w->state == WALK_RETRYING;
+    struct err err = *problem;
+    if (retry && err.os == ENOENT)
+        err.class = ERR_VANISHED;
+    agent_problem(w->s->agent, UINT64_MAX, 0, retry ? PROBLEM_DROPPED : PROBLEM_UNLISTED, &err);
+}
+
+// Walks until a segment was closed, the walk is over, or bytes may be waiting on the peer connection.
+static int walk_some(struct walker *w)
+{
+    uint64_t closed = w->number;
+    while (w->number == closed) {
+        struct entry e;
+        struct err problem;
+        enum walk_result got = walk_next(w->walk, &e, &problem);
+        if (got == WALK_END) {
+            int rc = segment_close(w, true);
+            walk_free(w->walk);
+            w->walk = NULL;
+            w->state = w->state == WALK_RUNNING ? WALK_DONE : WALK_OVER;
+            return rc;
+        }
+        if (got == WALK_PROBLEM) {
+            walk_problem(w, &problem);
+            continue;
+        }
+        if (w->state == WALK_RETRYING)
+            e.root = w->retry_root_of[e.root]; // by which the senders open it
+        int rc = add_entry(w, &e);
+        if (rc < 0)
+            return rc;
+        if (sys_clock_ns() - w->begun_ns >= SEGMENT_WAIT_NS)
+            return segment_close(w, false);
+    }
+    return 0;
+}
+
+static int walk_begin(struct walker *w)
+{
+    struct source_agent *s = w->s;
+    pthread_mutex_lock(&s->lock);
+    uint64_t dev = s->avoid_dev, inode = s->avoid_inode;
+    pthread_mutex_unlock(&s->lock);
+    w->walk = walk_new(s->roots, s->root_count);
+    if (w->walk == NULL)
+        return -ENOMEM;
+    if (dev != 0 || inode != 0)
+        walk_avoid(w->walk, dev, inode);
+    w->state = WALK_RUNNING;
+    segment_begin(w);
+    return 0;
+}
+
+// The path of a file at the source from its path at the destination: `to` of its root gives way to `from`.
+static char *source_path(const struct walk_source *root, const char *path)
+{
+    size_t to = strlen(root->to), from = strlen(root->from);
+    const char *rest = path + to;
+    if (to > 0 && *rest == '/')
+        rest++;
+    char *out = malloc(from + 1 + strlen(rest) + 1);
+    if (out == NULL)
+        return NULL;
+    memcpy(out, root->from, from);
+    if (from > 0 && *rest != '\0')
+        out[from++] = '/';
+    memcpy(out + from, rest, strlen(rest) + 1);
+    return out;
+}
+
+static int retry_begin(struct walker *w)
+{
+    struct source_agent *s = w->s;
+    pthread_mutex_lock(&s->lock);
+    struct retry_entry *list = s->retries;
+    s->retries = NULL;
+    pthread_mutex_unlock(&s->lock);
+    uint32_t count = 0;
+    for (const struct retry_entry *r = list; r != NULL; r = r->next)
+        count++;
+    w->retry_roots = calloc(count + 1, sizeof *w->retry_roots);
+    w->retry_root_of = calloc(count + 1, sizeof *w->retry_root_of);
+    int rc = w->retry_roots != NULL && w->retry_root_of != NULL ? 0 : -ENOMEM;
+    while (list != NULL) {
+        struct retry_entry *r = list;
+        list = r->next;
+        if (rc == 0) {
+            const struct walk_source *root = &s->roots[r->root];
+            w->retry_root_of[w->retry_count] = r->root;
+            struct walk_source *again = &w->retry_roots[w->retry_count++];
+            *again = (struct walk_source){.fd = root->fd, .from = source_path(root, r->path), .to = r->path};
+            r->path = NULL;
+            if (again->from == NULL)
+                rc = -ENOMEM;
+        }
+        free(r->path);
+        free(r);
+    }
+    w->state = WALK_RETRYING;
+    segment_begin(w);
+    w->walk = rc == 0 ? walk_new(w->retry_roots, w->retry_count) : NULL;
+    return w->walk != NULL ? 0 : -ENOMEM;
+}
+
+static int on_need(struct source_agent *s, const uint8_t *bytes, size_t len)
+{
+    uint64_t number;
+    struct wire_reader r;
+    wire_reader_init(&r, bytes, len);
+    (void)wire_get_u32(&r); // magic and count: need_decode looks at them
+    (void)wire_get_u32(&r);
+    number = wire_get_u64(&r);
+    struct work *w = worktab_get(s->works, number);
+    if (w == NULL || w->need != NULL) {
+        worktab_put(s->works, w);
+        return -EPROTO;
+    }
+    int rc = need_decode(bytes, len, w->segment, &w->need);
+    if (rc == 0)
+        rc = layout_new(w->segment, w->need, s->agent->job.stripe_bytes, &w->layout);
+    if (rc == 0) {
+        struct message m = {.type = MESSAGE_SEGMENT_LAID,
+                            .segment_laid = {.segment = number,
+                                             .stripes = layout_count(w->layout),
+                                             .bytes = layout_bytes(w->layout),
+                                             .layout = layout_digest(w->layout)}};
+        mailbox_post(s->agent->mailbox, &m);
+    }
+    worktab_put(s->works, w);
+    return rc;
+}
+
+static int take_messages(struct walker *w)
+{
+    uint16_t type;
+    const uint8_t *fields;
+    size_t len;
+    int rc;
+    while ((rc = channel_next(w->peer.channel, &type, &fields, &len)) > 0) {
+        rc = type == PEER_NEED ? on_need(w->s, fields, len) : -EPROTO;
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+// One turn of the walk. *idle: there is nothing to do but to wait.
+static int turn(struct walker *w, bool *idle)
+{
+    struct source_agent *s = w->s;
+    pthread_mutex_lock(&s->lock);
+    bool walk_asked = s->walk_asked, retry_asked = s->retry_asked;
+    bool room = s->open_segments < SEGMENTS_OPEN_MAX;
+    pthread_mutex_unlock(&s->lock);
+    *idle = false;
+    if (w->state == WALK_WAITING && walk_asked)
+        return walk_begin(w);
+    if (w->state == WALK_DONE && retry_asked)
+        return retry_begin(w);
+    if ((w->state == WALK_RUNNING || w->state == WALK_RETRYING) && room)
+        return walk_some(w);
+    *idle = true;
+    return 0;
+}
+
+void source_run_peer(void *self, struct stream *stream, const struct conn *conn, struct conn_end *end)
+{
+    struct source_agent *s = self;
+    struct walker w = {.s = s, .builder = segment_builder_new()};
+    int rc = w.builder != NULL ? peer_open(stream, conn, &w.peer) : -ENOMEM;
+    bool idle = false;
+    while (rc == 0 && !stream_stopping(stream)) {
+        rc = peer_turn(&w.peer, idle);
+        int taken = rc == 0 || rc == -ENODATA ? take_messages(&w) : 0;
+        if (taken == 0 && rc == 0)
+            taken = turn(&w, &idle);
+        if (taken < 0)
+            rc = taken;
+    }
+    peer_close(&w.peer);
+    walk_free(w.walk);
+    segment_builder_free(w.builder);
+    for (uint32_t i = 0; i < w.retry_count; i++) {
+        free(w.retry_roots[i].from);
+        free(w.retry_roots[i].to);
+    }
+    free(w.retry_roots);
+    free(w.retry_root_of);
+    end->clean = stream_stopping(stream);
+    if (!end->clean)
+        agent_peer_lost(s->agent, rc);
+}

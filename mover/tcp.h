@@ -1,0 +1,21 @@
+// What TCP itself says of a stream, and its pacing.
+#ifndef PENSTOCK_MOVER_TCP_H
+#define PENSTOCK_MOVER_TCP_H
+
+#include "proto/base.h"
+
+struct tcp_figures {
+    uint64_t retransmits; // segments sent again
+    uint32_t rtt_us;
+};
+// Zeros for what is no TCP socket.
+void tcp_figures(int fd, struct tcp_figures *out);
+
+// Caps the payload rate by SO_MAX_PACING_RATE (64-bit) and reads it back: -ERANGE when the kernel kept
+// another value.
+MUST_CHECK int tcp_pace(int fd, uint64_t bytes_s);
+
+// Whether the other end has closed or reset a socket that only we write to: seen without reading from it.
+bool tcp_broken(int fd);
+
+#endif
