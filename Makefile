@@ -52,6 +52,8 @@ PRODUCT   := $(filter-out $(O)/$(MAIN:.c=.o),$(OBJECTS))
 # The simulator puts its own system calls and engine in the place of these.
 FAKED     := $(O)/storage/sys.o $(patsubst %.c,$(O)/%.o,$(wildcard mover/engine_*.c))
 SIMULATED := $(filter-out $(FAKED),$(PRODUCT))
+# Calls of the product that the simulator takes to itself.
+WRAPPED   := $(shell grep -os '__wrap_[a-z_0-9]*' tests/sim/wraps.h)
 
 UNIT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c))
 SIM_OBJECTS  := $(patsubst %.c,$(O)/%.o,$(wildcard tests/sim/*.c))
@@ -117,6 +119,7 @@ programs: all $(PROGRAMS)
 
 $(B)/tests/unit: $(UNIT_OBJECTS) $(B)/libpenstock.a $(B)/flags
 	$(call link,-lcunit)
+$(B)/tests/sim: LDFLAGS += $(WRAPPED:__wrap_%=-Wl,--wrap=%)
 $(B)/tests/sim: $(SIM_OBJECTS) $(B)/libsimulated.a $(B)/flags
 	$(call link)
 $(B)/tests/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(B)/libpenstock.a $(B)/flags

@@ -17,8 +17,6 @@
 #define HEARTBEAT_NS (UINT64_C(1000000) * HEARTBEAT_MS)
 #define SILENCE_NS   (UINT64_C(1000000) * SILENCE_MS)
 
-enum { SLOTS_DEFAULT = 4, FILE_THREADS = 4, ENGINE_DEPTH_SPARE = 4 };
-
 void agent_fail(struct agent *a, const struct err *err)
 {
     struct message m;
@@ -59,7 +57,7 @@ static int say(struct agent *a, const struct message *m)
     return channel_send(a->control, m);
 }
 
-static int refuse(struct agent *a, const struct err *err)
+int agent_refuse(struct agent *a, const struct err *err)
 {
     struct message m;
     message_from_err(err, &m);
@@ -88,137 +86,7 @@ static int on_hello(struct agent *a, const struct msg_hello *m)
     struct err err;
     err_set(&err, ERR_VERSION, 0, "", NULL, 0, "%s speaks wire version %u to %u, %s speaks %u to %u",
             software, m->version_min, m->version, SOFTWARE, WIRE_VERSION_MIN, WIRE_VERSION);
-    return refuse(a, &err);
-}
-
-static int take_job(struct agent *a, const struct msg_open *m)
-{
-    if (m->role > OPEN_DEST || m->streams == 0 || m->streams > STREAMS_MAX || m->engine >= ENGINE_KINDS ||
-        m->direct > DIRECT_OFF || m->stripe_bytes < STRIPE_BYTES_MIN || m->stripe_bytes > STRIPE_BYTES_MAX ||
-        (m->stripe_bytes & (m->stripe_bytes - 1)) != 0)
-        return -EPROTO;
-    a->job = (struct agent_job){.id = m->job,
-                                .secret = m->secret,
-                                .stripe_bytes = m->stripe_bytes,
-                                .streams = m->streams,
-                                .slots = SLOTS_DEFAULT,
-                                .engine = {.kind = (enum engine_kind)m->engine, .file_threads = FILE_THREADS},
-                                .direct = (enum direct_mode)m->direct,
-                                .encrypt = m->encrypt != 0,
-                                .rate_bits = m->rate_bits,
-                                .io_timeout_s = m->io_timeout_s};
-    a->job.engine.depth = a->job.slots * SLOT_IO + ENGINE_DEPTH_SPARE;
-    blob_string(&m->host, a->job.host, sizeof a->job.host);
-    blob_string(&m->user, a->job.user, sizeof a->job.user);
-    a->role = m->role == OPEN_SOURCE ? &role_source : &role_dest;
-    return 0;
-}
-
-// The engine that the streams will have, tried once here so that its name and reason can be told, and a wish
-// that cannot be met is refused.
-static int probe_engine(const struct agent *a, char why[160], struct err *err)
-{
-    struct engine *e;
-    int rc = engine_new(&a->job.engine, &e, why);
-    if (rc < 0) {
-        err_set(err, ERR_START, -rc, "start the engine", NULL, 0, "%s", why);
-        return rc;
-    }
-    engine_free(e);
-    return 0;
-}
-
-static int listen_self(struct agent *a, struct err *err)
-{
-    const struct agent_config *cfg = a->cfg;
-    if (cfg->handoff_fd >= 0) {
-        a->port = cfg->port;
-        return 0;
-    }
-    int rc = net_listen(cfg->loopback_only ? "localhost" : "", cfg->port, cfg->port_hi, cfg->family,
-                        a->listen_fds, &a->port, err);
-    if (rc >= 0)
-        a->listen_count = rc;
-    return rc < 0 ? rc : 0;
-}
-
-static int start_streams(struct agent *a)
-{
-    struct stream_config cfg = {
-        .kind = GREET_PEER,
-        .mailbox = a->mailbox,
-        .run = a->role->run_peer,
-        .arg = a->self,
-        .target = {.family = a->cfg->family, .job = a->job.id, .secret = a->job.secret}};
-    int rc = stream_new(&cfg, &a->peer);
-    cfg.kind = GREET_DATA;
-    cfg.run = a->role->run_data;
-    cfg.begin = a->role->begin_data;
-    cfg.end = a->role->end_data;
-    a->streams = calloc(a->job.streams, sizeof(struct stream *));
-    if (rc == 0 && a->streams == NULL)
-        rc = -ENOMEM;
-    for (uint32_t i = 0; i < a->job.streams && rc == 0; i++) {
-        cfg.index = i;
-        rc = stream_new(&cfg, &a->streams[i]);
-    }
-    return rc;
-}
-
-static void audit(struct agent *a, const char *what)
-{
-    char id[33], line[1024], host[400], user[200];
-    struct digest d;
-    memcpy(d.bytes, a->job.id.bytes, sizeof d.bytes);
-    digest_hex(&d, id);
-    err_escape(host, sizeof host, a->job.host, strlen(a->job.host));
-    err_escape(user, sizeof user, a->job.user, strlen(a->job.user));
-    snprintf(line, sizeof line, "job %s: %s, for %s at %s%s%s", id, what, user, host,
-             channel_peer_name(a->control)[0] != '\0' ? ", key " : "", channel_peer_name(a->control));
-    a->cfg->say(a->cfg->arg, line);
-}
-
-static int on_open(struct agent *a, const struct msg_open *m)
-{
-    struct err err = {.class = ERR_NONE};
-    char boot[64], engine[160] = "";
-    uint8_t addresses[4 * KIB];
-    struct message opened;
-    int rc = take_job(a, m);
-    if (rc < 0)
-        return rc;
-    rc = probe_engine(a, engine, &err);
-    if (rc == 0)
-        rc = listen_self(a, &err);
-    if (rc == 0)
-        rc = a->role->open(a, m, &opened, &a->self, &err);
-    if (rc == 0) {
-        a->opened = true;
-        rc = start_streams(a);
-    }
-    int64_t len = rc == 0 ? net_addresses(a->port, addresses, sizeof addresses) : 0;
-    if (len < 0)
-        rc = (int)len;
-    if (rc < 0) {
-        if (err.class == ERR_NONE)
-            err_set(&err, ERR_START, -rc, "start the job", NULL, 0, "%s", "");
-        return refuse(a, &err);
-    }
-    door_know(a->door, &a->job.id, &a->job.secret);
-    sys_boot_id(boot);
-    if (opened.type == MESSAGE_SOURCE_OPENED) {
-        opened.source_opened.port = a->port;
-        opened.source_opened.boot = blob_text(boot);
-        opened.source_opened.engine = blob_text(engine);
-        opened.source_opened.addresses = blob_of(addresses, (size_t)len);
-    } else {
-        opened.dest_opened.port = a->port;
-        opened.dest_opened.boot = blob_text(boot);
-        opened.dest_opened.engine = blob_text(engine);
-        opened.dest_opened.addresses = blob_of(addresses, (size_t)len);
-    }
-    audit(a, m->role == OPEN_SOURCE ? "source" : "destination");
-    return say(a, &opened);
+    return agent_refuse(a, &err);
 }
 
 static int on_link(struct agent *a, const struct msg_link *m)
@@ -233,8 +101,9 @@ static int on_link(struct agent *a, const struct msg_link *m)
     if (m->addresses.len > 0)
         memcpy(a->addresses, m->addresses.bytes, m->addresses.len);
     a->addresses_len = m->addresses.len;
+    a->acceptor = m->acceptor;
     struct blob list = blob_of(a->addresses, a->addresses_len);
-    stream_dial(a->peer, 0, &list);
+    stream_dial(a->peer, 0, &a->acceptor, &list);
     return 0;
 }
 
@@ -243,7 +112,7 @@ static int on_redial(struct agent *a, const struct msg_redial *m)
     if (m->stream >= a->job.streams || !a->dials)
         return -EPROTO;
     struct blob list = blob_of(a->addresses, a->addresses_len);
-    stream_dial(a->streams[m->stream], m->attempt, &list);
+    stream_dial(a->streams[m->stream], m->attempt, &a->acceptor, &list);
     return 0;
 }
 
@@ -270,7 +139,7 @@ static int dispatch(struct agent *a, const struct message *m)
     if (!a->hello)
         return m->type == MESSAGE_HELLO ? on_hello(a, &m->hello) : -EPROTO;
     if (!a->opened)
-        return m->type == MESSAGE_OPEN ? on_open(a, &m->open) : -EPROTO;
+        return m->type == MESSAGE_OPEN ? agent_open(a, &m->open) : -EPROTO;
     if (m->type == MESSAGE_LINK)
         return on_link(a, &m->link);
     if (m->type == MESSAGE_REDIAL)
@@ -308,7 +177,7 @@ static void watch_linked(struct agent *a, const struct mail *mail)
         return;
     struct blob list = blob_of(a->addresses, a->addresses_len);
     for (uint32_t i = 0; i < a->job.streams; i++)
-        stream_dial(a->streams[i], 0, &list);
+        stream_dial(a->streams[i], 0, &a->acceptor, &list);
 }
 
 static int forward_mail(struct agent *a)
@@ -487,7 +356,7 @@ int agent_run(const struct agent_config *cfg, struct channel *control)
     if (a.over)
         say_closed(&a);
     else if (rc != -ENODATA && a.opened)
-        audit(&a, strerrordesc_np(-rc));
+        agent_audit(&a, strerrordesc_np(-rc));
     door_free(a.door);
     mailbox_free(a.mailbox);
     channel_free(a.control);

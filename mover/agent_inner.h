@@ -19,6 +19,7 @@
 // The job as OPEN gave it.
 struct agent_job {
     struct job_id id;
+    struct job_id agent; // what the job is called in preambles to this agent
     struct secret secret;
     uint32_t stripe_bytes, streams, slots;
     struct engine_config engine;
@@ -67,7 +68,8 @@ struct agent {
     void *self;
     struct stream *peer;
     struct stream **streams;
-    uint8_t *addresses; // to dial
+    struct job_id acceptor; // whom to dial: its name in the preamble
+    uint8_t *addresses;     // and where
     size_t addresses_len;
     bool dials;
 };
@@ -81,6 +83,14 @@ void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum probl
 void agent_peer_lost(struct agent *a, int error);
 // Control thread: every data stream looks for work.
 void agent_wake_streams(struct agent *a);
+
+// Control thread: says why the job is not taken; the coordinator's CLOSE ends it.
+MUST_CHECK int agent_refuse(struct agent *a, const struct err *err);
+
+// agent_job.c
+MUST_CHECK int agent_open(struct agent *a, const struct msg_open *m);
+// One line about the job to whoever runs the agent.
+void agent_audit(struct agent *a, const char *what);
 
 // agent_open.c: paths of a job beneath the agent's root, or free for --stdio.
 // One SRC as the user wrote it. Fills *out (fd and strings are the caller's) and the record for

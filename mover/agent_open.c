@@ -212,6 +212,18 @@ static bool is_directory(const struct agent_config *cfg, const struct split *s)
     return fd >= 0;
 }
 
+// Two sources must not become the same entry. -EEXIST and which.
+static int names_apart(char *const *names, uint32_t count, uint32_t *which)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(names[i], names[k]) == 0 || names[i][0] == '\0' || names[k][0] == '\0') {
+                *which = i;
+                return -EEXIST;
+            }
+    return 0;
+}
+
 static int name_sources(const struct source_found *sources, uint32_t count, const char *rename, char **names)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -243,6 +255,13 @@ int agent_open_dest(const struct agent_config *cfg, const struct blob *path,
         fd = single ? open_dir(cfg, s.dir) : open_or_make(cfg, &s);
     uint32_t which = 0;
     int rc = fd < 0 ? fd : name_sources(sources, count, single ? s.name : NULL, names);
+    if (rc >= 0 && names_apart(names, count, &which) < 0) {
+        rc = -EEXIST;
+        err_set(err, ERR_USAGE, 0, "", names[which], strlen(names[which]), "%s",
+                names[which][0] != '\0'
+                    ? "two sources would become the same entry"
+                    : "contents (a trailing slash) can be copied from one source at a time");
+    }
     if (rc >= 0 && same_host && inside(fd, sources, count, &which)) {
         rc = -EINVAL;
         err_set(err, ERR_USAGE, 0, "", path->bytes, path->len, "the destination lies inside the source %s",

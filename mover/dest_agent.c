@@ -92,12 +92,27 @@ static void locked_by(const struct dest_lock_info *holder, struct err *err)
             job, holder->user, holder->host, (long long)age_s);
 }
 
+// A root that takes the contents of a source gets its mode at the end, as any directory (dest_make_dir): until
+// then its owner may write into it. Who is not the owner learns from dest_open what is wrong.
+static void open_up(const struct dest_agent *d, int root_fd)
+{
+    bool contents = false;
+    for (uint32_t i = 0; i < d->source_count; i++)
+        contents = contents || d->names[i][0] == '\0';
+    struct stat st;
+    if (!contents || sys_fstat(root_fd, &st) < 0 || (st.st_mode & S_IRWXU) == S_IRWXU)
+        return;
+    int rc = sys_fchmod(root_fd, (st.st_mode & 07777) | S_IRWXU);
+    (void)rc;
+}
+
 static int open_storage(struct dest_agent *d, int root_fd, struct err *err)
 {
     const struct agent_job *job = &d->agent->job;
     struct dest_lock_info mine = {.job = job->id, .since_s = sys_wall_s()}, holder;
     memcpy(mine.host, job->host, sizeof mine.host);
     memcpy(mine.user, job->user, sizeof mine.user);
+    open_up(d, root_fd);
     int rc = dest_open(root_fd, &mine, LOCK_WAIT_MS, &d->dest, &holder);
     if (rc == -EWOULDBLOCK) {
         locked_by(&holder, err);
@@ -268,6 +283,13 @@ static void dest_role_stop(void *self, bool kill)
     pthread_mutex_unlock(&d->plan_lock);
 }
 
+static void close_problem(struct dest_agent *d, int error, const char *op, const char *path)
+{
+    struct err err;
+    err_set(&err, ERR_ENTRY, -error, op, path, strlen(path), "%s", "");
+    agent_problem(d->agent, 0, 0, PROBLEM_RECORDED, &err);
+}
+
 static void dest_role_close(void *self, bool finished)
 {
     struct dest_agent *d = self;
@@ -277,12 +299,17 @@ static void dest_role_close(void *self, bool finished)
     d->works = NULL;
     (void)sys_close(d->dirs_fd); // of no use beyond the job
     journal_close(d->journal);
+    int root = finished && d->root_listed ? path_open(d->dest.fd, "", 0, O_RDONLY | O_DIRECTORY, 0) : -1;
     int rc = dest_close(&d->dest, finished);
-    if (rc < 0) {
-        struct err err;
-        err_set(&err, ERR_ENTRY, -rc, "remove", ".penstock", 9, "%s", "");
-        agent_problem(d->agent, 0, 0, PROBLEM_RECORDED, &err);
+    if (rc < 0)
+        close_problem(d, rc, "remove", ".penstock");
+    if (finished && d->root_listed) {
+        rc = root < 0 ? root : dest_root_finish(d, root);
+        if (rc < 0)
+            close_problem(d, rc, "set metadata", "");
     }
+    if (root >= 0)
+        (void)sys_close(root); // a directory: a close tells nothing
     dest_free(d);
 }
 

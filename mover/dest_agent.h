@@ -71,6 +71,8 @@ struct dest_agent {
     uint64_t dirs_end;
     struct segment_builder *dirs;
     uint64_t dir_count;
+    struct entry root; // the destination root itself, when the job listed it: finished after all else is gone
+    bool root_listed;
     struct receiver_dest receive;
     struct receiver **receivers; // one a stream
     char **names;
@@ -101,12 +103,15 @@ void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct
 // dest_write.c
 void dest_receive_init(struct dest_agent *d);
 // dest_commit.c
-// The digest of a complete large file from the leaves in the journal; leaves that are all hole are those of
-// zeros. Under the journal's lock.
-MUST_CHECK int dest_file_digest(struct dest_agent *d, const struct entry *e, struct digest *out);
+// A large file that is published: its digest from the leaves in the journal (those that are all hole are of
+// zeros), and it goes out of the journal.
+MUST_CHECK int dest_file_retire(struct dest_agent *d, const struct entry *e, struct digest *out);
 void *dest_commit_main(void *self);
 // dest_finish.c: directories
 MUST_CHECK int dest_dirs_add(struct dest_agent *d, const struct entry *e);
 MUST_CHECK int dest_dirs_finish(struct dest_agent *d);
+// The destination root, at `fd`, when the job listed it: after `.penstock` is gone, which changes its time
+// and could not go from a directory without write permission.
+MUST_CHECK int dest_root_finish(const struct dest_agent *d, int fd);
 
 #endif

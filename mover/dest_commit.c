@@ -1,6 +1,7 @@
 // Commit groups: sync, then journal, then publish, then acknowledge (DESIGN §4.1, §4.4). An acknowledgement
 // is a promise that a crash cannot break. One thread, the only one that syncs data of streams; a failed sync
 // is final for the job.
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,30 +161,37 @@ static int group_journal(struct group *g)
     return rc;
 }
 
-int dest_file_digest(struct dest_agent *d, const struct entry *e, struct digest *out)
+int dest_file_retire(struct dest_agent *d, const struct entry *e, struct digest *out)
 {
     struct digest_stream *s = digest_stream_new();
     if (s == NULL)
         return -ENOMEM;
-    const struct journal_file *jf = journal_find(d->journal, e);
-    const struct digest *leaves = jf != NULL ? journal_leaves(jf) : NULL;
+    pthread_mutex_lock(&d->journal_lock);
+    struct journal_file *jf;
+    int rc = journal_file(d->journal, e, &jf);
+    const struct digest *leaves = rc == 0 ? journal_leaves(jf) : NULL;
     uint32_t data = 0;
-    for (uint64_t at = 0; at < e->size; at += LEAF_BYTES) {
+    for (uint64_t at = 0; at < e->size && rc == 0; at += LEAF_BYTES) {
         uint64_t len = u64_min(LEAF_BYTES, e->size - at);
         while (e->sparse && data < e->data_count && e->data[data].offset + e->data[data].len <= at)
             data++;
         bool hole = e->sparse && (data == e->data_count || e->data[data].offset >= at + len);
-        struct digest leaf = hole || leaves == NULL ? digest_zeros(len) : leaves[at / LEAF_BYTES];
+        assert(hole || leaves != NULL);
+        struct digest leaf = hole ? digest_zeros(len) : leaves[at / LEAF_BYTES];
         digest_stream_add(s, leaf.bytes, sizeof leaf.bytes);
     }
+    if (rc == 0)
+        rc = journal_gone(d->journal, jf);
+    pthread_mutex_unlock(&d->journal_lock);
     uint8_t size[8];
     struct wire_writer w;
     wire_writer_init(&w, size, sizeof size);
     wire_put_u64(&w, e->size);
     digest_stream_add(s, size, sizeof size);
-    *out = digest_stream_end(s);
+    if (rc == 0)
+        *out = digest_stream_end(s);
     digest_stream_free(s);
-    return 0;
+    return rc;
 }
 
 static int publish_large(struct group *g)
@@ -268,12 +276,7 @@ static int tell_large(struct group *g)
             continue;
         const struct entry *e = entry_at(f->work, f->entry);
         struct digest digest;
-        pthread_mutex_lock(&g->d->journal_lock);
-        int rc = dest_file_digest(g->d, e, &digest);
-        struct journal_file *jf = journal_find(g->d->journal, e);
-        if (rc == 0 && jf != NULL)
-            rc = journal_gone(g->d->journal, jf);
-        pthread_mutex_unlock(&g->d->journal_lock);
+        int rc = dest_file_retire(g->d, e, &digest);
         if (rc < 0) {
             dest_stop_storage(g->d, rc, "write the journal", e);
             return rc;

@@ -136,8 +136,11 @@ static int adopt(struct compare *c, uint32_t i, bool *complete)
             rc = need_set(c->work->need, i, NEED_LEAVES, missing, n);
         free(missing);
     } else {
+        // Synced before the file is made anew: the journal must not promise ranges of an empty file.
         if (jf != NULL)
             rc = journal_gone(d->journal, jf);
+        if (jf != NULL && rc == 0)
+            rc = journal_sync(d->journal);
         if (rc == 0)
             rc = need_set(c->work->need, i, NEED_ALL, NULL, 0);
     }
@@ -186,23 +189,18 @@ static int compare_entry(struct compare *c, uint32_t i)
     return compare_made(c, i, rc, "make link");
 }
 
-static struct digest made_digest(struct compare *c, const struct entry *e)
+// The digest of an entry that was made here.
+static int made_digest(struct compare *c, const struct entry *e, struct digest *out)
 {
-    if (e->type == ENTRY_SYMLINK)
-        return digest_of(e->target, e->target_len);
-    struct digest digest = digest_file(NULL, 0);
-    if (e->size == 0)
-        return digest;
-    if (e->size <= PACKED_FILE_BYTES_MAX) { // all hole
-        struct digest leaf = digest_zeros(e->size);
-        return digest_file(&leaf, e->size);
+    if (e->type == ENTRY_SYMLINK) {
+        *out = digest_of(e->target, e->target_len);
+        return 0;
     }
-    pthread_mutex_lock(&c->d->journal_lock);
-    int rc = dest_file_digest(c->d, e, &digest);
-    pthread_mutex_unlock(&c->d->journal_lock);
-    if (rc < 0)
-        dest_stop_storage(c->d, rc, "digest", e);
-    return digest;
+    if (e->size > PACKED_FILE_BYTES_MAX)
+        return dest_file_retire(c->d, e, out);
+    struct digest leaf = digest_zeros(e->size); // empty, or all hole
+    *out = digest_file(&leaf, e->size);
+    return 0;
 }
 
 // Gives a file that was made here its final name (a link has it already).
@@ -224,16 +222,6 @@ static int publish_made(struct compare *c, uint32_t i)
     return sys_close(parent);
 }
 
-// A file that an earlier run had complete is not in the journal any more once it is published.
-static int forget_held(struct compare *c, const struct entry *e)
-{
-    pthread_mutex_lock(&c->d->journal_lock);
-    struct journal_file *jf = e->size > PACKED_FILE_BYTES_MAX ? journal_find(c->d->journal, e) : NULL;
-    int rc = jf != NULL ? journal_gone(c->d->journal, jf) : 0;
-    pthread_mutex_unlock(&c->d->journal_lock);
-    return rc;
-}
-
 // Sync, publish, sync again; only then are the entries told.
 static int compare_commit(struct compare *c)
 {
@@ -249,10 +237,11 @@ static int compare_commit(struct compare *c)
             rc = entry_failed(c, i, one, "publish");
             continue;
         }
-        struct digest digest = made_digest(c, e);
-        records_add(&c->records, e, RECEIPT_MOVED, e->type == ENTRY_FILE ? PROOF_WIRE : PROOF_NONE, &digest);
-        if (e->type == ENTRY_FILE)
-            rc = forget_held(c, e);
+        struct digest digest;
+        rc = made_digest(c, e, &digest);
+        if (rc == 0)
+            records_add(&c->records, e, RECEIPT_MOVED, e->type == ENTRY_FILE ? PROOF_WIRE : PROOF_NONE,
+                        &digest);
     }
     if (rc == 0)
         rc = sys_syncfs(d->dest.fd);

@@ -40,6 +40,12 @@ int dest_dirs_add(struct dest_agent *d, const struct entry *e)
 // A directory that cannot be finished is a problem of its own; the entry was told already.
 static int finish_one(struct dest_agent *d, const struct entry *e)
 {
+    if (e->path_len == 0) { // `.penstock` is still in it: dest_root_finish
+        d->root = (struct entry){
+            .type = ENTRY_DIR, .mode = e->mode, .uid = e->uid, .gid = e->gid, .mtime = e->mtime};
+        d->root_listed = true;
+        return 0;
+    }
     int rc = dest_finish_dir(&d->dest, e);
     if (rc == 0)
         return 0;
@@ -81,4 +87,11 @@ int dest_dirs_finish(struct dest_agent *d)
     for (uint64_t end = d->dirs_end; end > 0 && rc == 0;)
         rc = finish_chunk(d, &end);
     return rc == 0 ? sys_syncfs(d->dest.fd) : rc;
+}
+
+int dest_root_finish(const struct dest_agent *d, int fd)
+{
+    struct dest root = {.fd = fd, .can_chown = d->dest.can_chown};
+    int rc = dest_finish_dir(&root, &d->root);
+    return rc == 0 ? sys_fsync(fd) : rc;
 }

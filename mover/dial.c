@@ -52,7 +52,7 @@ static int answer_read(const struct link *l, uint8_t answer[GREET_ANSWER_BYTES])
     int rc = link_read(l, answer, PREAMBLE_BYTES);
     if (rc < 0)
         return rc;
-    if (preamble_decode(answer, &p) == 0) {
+    if (preamble_decode(answer, &p) == 0 && (p.version < WIRE_VERSION_MIN || p.version > WIRE_VERSION)) {
         char words[96];
         snprintf(words, sizeof(words), "the other side speaks wire version %u, this one %d to %d", p.version,
                  WIRE_VERSION_MIN, WIRE_VERSION);

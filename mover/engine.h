@@ -46,7 +46,6 @@ struct op {
     int64_t result;
     struct op *next;
     unsigned tries;
-    uint64_t private[8]; // room for an iocb
 };
 
 enum engine_kind { ENGINE_AUTO, ENGINE_URING, ENGINE_AIO, ENGINE_THREADS, ENGINE_KINDS };

@@ -127,13 +127,12 @@ static void submit(struct engine *e, struct aio *a)
         int rc = io_submit(a->context, prepare(e, a), a->pointers);
         for (int i = 0; i < rc; i++)
             op_queue_pop(&a->queued);
+        // What is refused at the door (a bad descriptor, no memory) a file thread does, or finds the error
+        // that it is.
         if (rc > 0)
             a->submitted += (unsigned)rc;
-        else if (rc == -EAGAIN && a->submitted > 0)
-            return; // there is room again when something has ended
         else if (rc != -EINTR)
-            filepool_start(e->pool,
-                           op_queue_pop(&a->queued)); // which can do it, or finds the error that it is
+            filepool_start(e->pool, op_queue_pop(&a->queued));
     }
 }
 

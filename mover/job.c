@@ -105,7 +105,7 @@ int job_start(const struct job_config *cfg, struct job **out)
     j->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = j->bell_fd < 0 ? -errno : copy_config(j, cfg);
     if (rc == 0)
-        rc = sys_random(j->id.bytes, sizeof j->id.bytes);
+        rc = sys_random(j->id.bytes, sizeof j->id.bytes - 1); // the last byte is for job_id_at
     struct digest id;
     memcpy(id.bytes, j->id.bytes, sizeof id.bytes);
     digest_hex(&id, j->id_hex);

@@ -95,8 +95,9 @@ static int dial_agent(struct job *j, unsigned node, struct err *err)
         return -EINVAL;
     }
     int fd;
-    int rc = dial_control(p->host, p->port != 0 ? p->port : PENSTOCK_PORT, j->cfg.family, j->cfg.bind_to,
-                          &j->id, sys_clock_ns() + DIAL_NS, j->bell_fd, &fd, err);
+    struct job_id id = job_id_at(&j->id, node);
+    int rc = dial_control(p->host, p->port != 0 ? p->port : PENSTOCK_PORT, j->cfg.family, j->cfg.bind_to, &id,
+                          sys_clock_ns() + DIAL_NS, j->bell_fd, &fd, err);
     if (rc < 0)
         return rc;
     struct tls *tls;

@@ -45,6 +45,8 @@ static int spawn_with(char *const argv[], int stdio, posix_spawn_file_actions_t 
     int rc = posix_spawn_file_actions_adddup2(actions, stdio, STDIN_FILENO);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(actions, stdio, STDOUT_FILENO);
+    if (rc == 0) // whatever else we or who started us left open
+        rc = posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
     if (rc == 0)
         rc = signals_set(attr);
     return rc == 0 ? posix_spawnp(pid, argv[0], actions, attr, argv, environ) : rc;

@@ -259,7 +259,7 @@ static int next_in_record(struct receipt_reader *r, struct receipt_entry *out)
 {
     size_t len;
     const uint8_t *bytes = wire_get_blob(&r->entries, RECORD_PAYLOAD_MAX, &len);
-    return r->entries.bad || receipt_entry_decode(bytes, len, out) < 0 ? -EBADMSG : 1;
+    return receipt_entry_decode(bytes, len, out) < 0 ? -EBADMSG : 1; // of no bytes when they ended before
 }
 
 int receipt_reader_next(struct receipt_reader *r, struct receipt_entry *out)

@@ -52,7 +52,8 @@ static void say_refused(struct server *s, const char *from, const char *why)
         s->unsaid++;
         return;
     }
-    err_set(&err, ERR_AUTH, 0, "refused", from, strlen(from), "%s", why);
+    err_set(&err, ERR_AUTH, 0, "refused", from, strlen(from), NULL);
+    snprintf(err.text, sizeof(err.text), "%s", why); // escaped once already; err_line sees to the rest
     err_line(&err, text, sizeof(text));
     if (s->unsaid > 0)
         serve_say(s, "%s (and %u more)", text, s->unsaid);

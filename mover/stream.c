@@ -208,7 +208,8 @@ static void drop_given(struct stream *s)
     s->order = ORDER_NONE;
 }
 
-void stream_dial(struct stream *s, uint32_t attempt, const struct blob *addresses)
+void stream_dial(struct stream *s, uint32_t attempt, const struct job_id *acceptor,
+                 const struct blob *addresses)
 {
     pthread_mutex_lock(&s->lock);
     drop_given(s);
@@ -220,6 +221,7 @@ void stream_dial(struct stream *s, uint32_t attempt, const struct blob *addresse
         s->addresses = copy;
         s->addresses_len = addresses->len;
     }
+    s->cfg.target.job = *acceptor; // constant for the life of the session
     s->order = ORDER_DIAL;
     s->attempt = attempt;
     interrupt(s);

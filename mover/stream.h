@@ -34,12 +34,14 @@ struct stream_config {
     void (*begin)(void *arg, struct stream *s);
     void (*end)(void *arg, struct stream *s);
     void *arg;
-    struct dial_target target; // addresses are set by stream_dial
+    struct dial_target target; // job and addresses are set by stream_dial
 };
 
 MUST_CHECK int stream_new(const struct stream_config *cfg, struct stream **out);
-// Dial `addresses` (list of blobs, copied) as this attempt; ends a connection of an earlier attempt.
-void stream_dial(struct stream *s, uint32_t attempt, const struct blob *addresses);
+// Dial the agent that goes by `acceptor` in preambles, at `addresses` (list of blobs, copied), as this
+// attempt; ends a connection of an earlier attempt.
+void stream_dial(struct stream *s, uint32_t attempt, const struct job_id *acceptor,
+                 const struct blob *addresses);
 // A connection that came in and proved itself (taken over); ends a connection of an earlier attempt. One of
 // an earlier attempt is closed.
 void stream_give(struct stream *s, const struct conn *conn);

@@ -45,9 +45,17 @@ struct range {
     uint64_t len;
 };
 
-// 128 random bits that name a job; all zero = no job.
+// Names a job: 120 random bits and a last byte of 0; all zero = no job. At one of its agents the job goes by
+// job_id_at, whose last byte is the agent's node number + 1: one listener may serve both ends of a job.
 struct job_id {
     uint8_t bytes[16];
 };
+
+static inline struct job_id job_id_at(const struct job_id *job, unsigned node)
+{
+    struct job_id at = *job;
+    at.bytes[sizeof at.bytes - 1] = (uint8_t)(node + 1);
+    return at;
+}
 
 #endif

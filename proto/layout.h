@@ -53,12 +53,16 @@ uint64_t layout_bytes(const struct layout *l); // body bytes of all of them
 uint32_t layout_stripe_bytes(const struct layout *l);
 // Names the line, not its place in the job (first_stripe is no part of it). Equal digests: the same stripes
 // with the same extents. XXH3-128 over these fields, little-endian, one after the other:
-//   u32 "PSKL" (0x4c4b5350) | u32 stripe size | segment digest (16) | u64 segment number | u64 stripes | u64
-//   body bytes | u32 large files | u32 packed files per large file with at least one stripe, in order: u32
-//   entry | u32 runs | u32 leaf ranges
+//
+//   u32 "PSKL" (0x4c4b5350) | u32 stripe size | segment digest (16) | u64 segment number | u64 stripes
+//       | u64 body bytes | u32 large files | u32 packed files
+//
+//   per large file with at least one stripe, in order: u32 entry | u32 runs | u32 leaf ranges
+//
 //       | per run of consecutive stripes that are not empty, as long as can be: u64 first k | u64 count
-//       | per needed leaf range: u64 first leaf | u64 leaves (one range of all leaves when all of them are
-//       needed)
+//
+//       | per needed leaf range: u64 first leaf | u64 leaves (one range of all when all are needed)
+//
 //   per packed file, in order: u32 entry | u32 index of its packed stripe, counted from 0
 struct digest layout_digest(const struct layout *l);
 

@@ -27,7 +27,8 @@
 // one DST. For a destination also: boot and sources as SOURCE_OPENED gave them.
 #define MSG_OPEN(F, B)                                                                               \
     F(u8, role)                                                                                      \
-    F(id, job) F(secret, secret) F(u32, stripe_bytes) F(u32, streams) F(u8, engine) F(u8, direct)    \
+    F(id, job)                                                                                       \
+    F(id, agent) F(secret, secret) F(u32, stripe_bytes) F(u32, streams) F(u8, engine) F(u8, direct)  \
         F(u8, encrypt) F(u64, rate_bits) F(u32, io_timeout_s) B(host, ADDRESS_BYTES_MAX) B(user, 64) \
             B(paths, 64 * KIB) B(boot, 63) B(sources, 40 * KIB)
 // [S] sources: list of {u8 type as enum entry_type, u8 contents (trailing slash), u64 dev, u64 inode, blob
@@ -36,14 +37,14 @@
     F(u16, port) B(boot, 63) B(engine, 160) B(sources, 40 * KIB) B(addresses, 4 * KIB)
 // [D] root: the resolved destination root for people. names: list of blobs, per source its path beneath that
 // root. dev, inode: of the root when S runs on the same boot of the same host, else 0, 0.
-#define MSG_DEST_OPENED(F, B)                                                                \
-    F(u16, port)                                                                             \
-    F(u64, dev) F(u64, inode) B(boot, 63) B(engine, 160) B(root, 2 * KIB) B(names, 64 * KIB) \
-        B(addresses, 4 * KIB)
+#define MSG_DEST_OPENED(F, B) \
+    F(u16, port)              \
+    F(u64, dev)               \
+    F(u64, inode) B(boot, 63) B(engine, 160) B(root, 2 * KIB) B(names, 64 * KIB) B(addresses, 4 * KIB)
 
 // [C] dial (1) or expect (0) the connections of a session: the peer connection, and streams 0..streams-1.
-// addresses: list of blobs "HOST:PORT" to try in order.
-#define MSG_LINK(F, B) F(u32, session) F(u8, dial) F(u32, streams) B(addresses, 4 * KIB)
+// acceptor: the accepting agent's name in preambles. addresses: list of blobs "HOST:PORT" to try in order.
+#define MSG_LINK(F, B) F(u32, session) F(u8, dial) F(u32, streams) F(id, acceptor) B(addresses, 4 * KIB)
 // [A] a connection of the session stands at this end. kind as enum greet_kind.
 #define MSG_LINKED(F, B) \
     F(u32, session)      \

@@ -108,7 +108,7 @@ int data_map_find(struct data_map *m, int fd, uint64_t size, bool *sparse)
             *sparse = false;
             return 0;
         }
-        int rc = data_map_add(m, (uint64_t)data, u64_min((uint64_t)hole, size), size);
+        int rc = data_map_add(m, (uint64_t)data, (uint64_t)hole, size);
         if (rc < 0)
             return rc;
         at = (uint64_t)hole;

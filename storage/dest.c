@@ -168,7 +168,7 @@ static int remove_contents(struct dir_reader *r)
         int more = dir_reader_next(r, &name, &len);
         if (more == 0 && removed && first_error == 0) {
             removed = false;
-            more = dir_reader_seek(r, 0);
+            more = dir_reader_rewind(r);
             if (more == 0)
                 continue;
         }
@@ -188,7 +188,7 @@ static int empty_state(const struct dest *d)
 {
     struct dir_reader reader;
     int fd = path_open(d->state_fd, "", 0, O_RDONLY | O_DIRECTORY, 0); // a reading position of its own
-    int err = fd < 0 ? fd : dir_reader_init(&reader, fd, DIR_READER_BYTES_MIN);
+    int err = fd < 0 ? fd : dir_reader_init(&reader, fd, DIR_READER_BYTES_MIN, 0);
     if (err < 0)
         return err;
     err = remove_contents(&reader);

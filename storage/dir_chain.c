@@ -51,9 +51,10 @@ static int reserve_path(struct dir_chain *c, size_t len)
     return 0;
 }
 
-static int start_reader(struct dir_level *level, uint32_t depth, int fd)
+static int start_reader(struct dir_level *level, uint32_t depth, int fd, uint64_t offset)
 {
-    return dir_reader_init(&level->reader, fd, depth < TOP_LEVELS ? TOP_BUFFER_BYTES : DIR_READER_BYTES_MIN);
+    return dir_reader_init(&level->reader, fd, depth < TOP_LEVELS ? TOP_BUFFER_BYTES : DIR_READER_BYTES_MIN,
+                           offset);
 }
 
 int dir_chain_push(struct dir_chain *c, const char *name, size_t len, int fd, const struct stat *st)
@@ -69,7 +70,7 @@ int dir_chain_push(struct dir_chain *c, const char *name, size_t len, int fd, co
     }
     struct dir_level *level = &c->levels[c->count];
     *level = (struct dir_level){.dev = st->st_dev, .ino = st->st_ino, .path_len = parent_len + slash + len};
-    rc = start_reader(level, c->count, fd);
+    rc = start_reader(level, c->count, fd, 0);
     if (rc < 0)
         return rc;
     if (slash)
@@ -130,14 +131,7 @@ static int resume(struct dir_chain *c, uint32_t at, bool by_path)
         sys_close(fd);
         return rc;
     }
-    uint64_t offset = level->reader.offset;
-    rc = start_reader(level, at, fd);
-    if (rc == 0)
-        rc = dir_reader_seek(&level->reader, offset);
-    if (rc < 0)
-        dir_reader_fini(&level->reader);
-    level->reader.offset = offset; // also for the next try
-    return rc;
+    return start_reader(level, at, fd, level->reader.offset);
 }
 
 // Opens the deepest levels again, all of which are closed.
@@ -156,16 +150,14 @@ static int refill(struct dir_chain *c)
     return 0;
 }
 
-int dir_chain_last(struct dir_chain *c, struct dir_level **out, bool *reopened)
+int dir_chain_last(struct dir_chain *c, struct dir_level **out)
 {
     assert(c->count > 0);
-    bool closed = c->held == c->count;
-    if (closed) {
+    if (c->held == c->count) {
         int rc = refill(c);
         if (rc < 0)
             return rc;
     }
-    *reopened = closed;
     *out = &c->levels[c->count - 1];
     return 0;
 }

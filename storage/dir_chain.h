@@ -39,10 +39,10 @@ MUST_CHECK int dir_chain_push(struct dir_chain *c, const char *name, size_t len,
 // Goes back up. The chain must not be empty.
 void dir_chain_pop(struct dir_chain *c);
 
-// The last level, its directory open. *reopened: it had been closed; it then stands where its reading was
-// left. Errors of opening it again: -ESTALE when another directory lies there now. The chain must not be
+// The last level, its directory open. Where it had been closed it is opened again and stands where its
+// reading was left; errors of that: -ESTALE when another directory lies there now. The chain must not be
 // empty.
-MUST_CHECK int dir_chain_last(struct dir_chain *c, struct dir_level **out, bool *reopened);
+MUST_CHECK int dir_chain_last(struct dir_chain *c, struct dir_level **out);
 
 // Whether the directory is one of the chain: then it lies in itself.
 bool dir_chain_holds(const struct dir_chain *c, uint64_t dev, uint64_t ino);

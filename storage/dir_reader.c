@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-int dir_reader_init(struct dir_reader *r, int fd, uint32_t cap)
+int dir_reader_init(struct dir_reader *r, int fd, uint32_t cap, uint64_t offset)
 {
     assert(cap >= DIR_READER_BYTES_MIN);
-    *r = (struct dir_reader){.fd = fd, .buf = malloc(cap), .cap = cap};
-    if (r->buf != NULL)
+    *r = (struct dir_reader){.fd = fd, .buf = malloc(cap), .cap = cap, .offset = offset};
+    int64_t rc = r->buf == NULL ? -ENOMEM : 0;
+    if (rc == 0 && offset != 0)
+        rc = sys_lseek(fd, offset, SEEK_SET);
+    if (rc >= 0)
         return 0;
     dir_reader_fini(r);
-    return -ENOMEM;
+    return (int)rc;
 }
 
 void dir_reader_fini(struct dir_reader *r)
@@ -70,12 +73,12 @@ int dir_reader_next(struct dir_reader *r, const char **name, size_t *len)
     }
 }
 
-int dir_reader_seek(struct dir_reader *r, uint64_t offset)
+int dir_reader_rewind(struct dir_reader *r)
 {
-    int64_t rc = sys_lseek(r->fd, offset, SEEK_SET);
+    int64_t rc = sys_lseek(r->fd, 0, SEEK_SET);
     if (rc < 0)
         return (int)rc;
     r->at = r->len = 0;
-    r->offset = offset;
+    r->offset = 0;
     return 0;
 }

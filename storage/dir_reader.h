@@ -12,9 +12,11 @@ struct dir_reader {
     uint64_t offset; // where the reading goes on after the last name taken: a d_off of the file system
 };
 
-// Takes over fd, also on failure. `cap`: bytes of the buffer, at least DIR_READER_BYTES_MIN. -ENOMEM.
+// Reads the directory `fd` (taken over, also on failure) from `offset` on: 0 = from its start, else the
+// `offset` of an earlier reader of the same directory, which then has come that far. `cap`: bytes of the
+// buffer, at least DIR_READER_BYTES_MIN. -ENOMEM, and what lseek says; r->offset is then set all the same.
 enum { DIR_READER_BYTES_MIN = 4096 };
-MUST_CHECK int dir_reader_init(struct dir_reader *r, int fd, uint32_t cap);
+MUST_CHECK int dir_reader_init(struct dir_reader *r, int fd, uint32_t cap, uint64_t offset);
 // Closes the descriptor and frees the buffer; `offset` stays, for dir_reader_seek of the same directory
 // opened again.
 void dir_reader_fini(struct dir_reader *r);
@@ -24,7 +26,7 @@ void dir_reader_fini(struct dir_reader *r);
 // reader's, valid until its next call.
 MUST_CHECK int dir_reader_next(struct dir_reader *r, const char **name, size_t *len);
 
-// Goes on at `offset`: 0 = from the start, else what r->offset was.
-MUST_CHECK int dir_reader_seek(struct dir_reader *r, uint64_t offset);
+// Begins again at the start.
+MUST_CHECK int dir_reader_rewind(struct dir_reader *r);
 
 #endif

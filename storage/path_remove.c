@@ -56,27 +56,22 @@ static int go_up(struct removal *r)
         return 0;
     }
     struct dir_level *parent;
-    bool reopened;
-    int rc = dir_chain_last(&r->chain, &parent, &reopened);
+    int rc = dir_chain_last(&r->chain, &parent);
     if (rc < 0)
         return rc;
     rc = sys_unlinkat(parent->reader.fd, name, AT_REMOVEDIR);
     note(r, rc);
     parent->changed |= rc == 0;
-    // Names that are gone may have moved the places of the others: a directory that was closed is read anew.
-    // What cannot be removed would be met again and again there, so that after an error it is the end.
-    if (reopened)
-        return r->first_error < 0 ? r->first_error : dir_reader_seek(&parent->reader, 0);
     return 0;
 }
 
 // One name, or the end of a directory. A reading that removed something is repeated, since some file systems
-// pass over names while others are removed. Negative: it cannot go on.
+// pass over names while others are removed; not after an error, which nothing repairs and which would be met
+// again on every level. Negative: it cannot go on.
 static int step(struct removal *r)
 {
     struct dir_level *level;
-    bool reopened;
-    int rc = dir_chain_last(&r->chain, &level, &reopened);
+    int rc = dir_chain_last(&r->chain, &level);
     if (rc < 0)
         return rc;
     const char *name;
@@ -90,9 +85,9 @@ static int step(struct removal *r)
         return 0;
     }
     note(r, more);
-    if (more == 0 && level->changed) {
+    if (more == 0 && level->changed && r->first_error == 0) {
         level->changed = false;
-        return dir_reader_seek(&level->reader, 0);
+        return dir_reader_rewind(&level->reader);
     }
     return go_up(r);
 }

@@ -293,8 +293,7 @@ static int give_up_dir(struct walk *w, struct found *f, int rc, const char *op)
 static int read_on(struct walk *w, struct found *f)
 {
     struct dir_level *level;
-    bool reopened;
-    int rc = dir_chain_last(&w->chain, &level, &reopened);
+    int rc = dir_chain_last(&w->chain, &level);
     if (rc < 0)
         return give_up_dir(w, f, rc, "open");
     rc = dir_reader_next(&level->reader, &f->name, &f->name_len);

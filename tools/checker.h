@@ -9,7 +9,7 @@
 
 enum check_verdict {
     CHECK_RIGHT,
-    CHECK_UNPROVED, // size and time fit, but the receipt has no digest of it (PROOF_NONE)
+    CHECK_UNPROVED, // size and time fit, but the receipt has no digest of it
     CHECK_WRONG,    // another type, size, time (unproved), content
     CHECK_MISSING,
     CHECK_UNREADABLE, // nobody knows

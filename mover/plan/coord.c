@@ -95,6 +95,7 @@ static void end_if_closed(struct coord *c)
         if (!c->nodes[n].closed && !c->nodes[n].lost)
             return;
     c->phase = PHASE_ENDED;
+    c->deadline_ns = UINT64_MAX;
     c->sink.ended(c->sink.arg, c->exit_status);
 }
 
@@ -140,14 +141,19 @@ static void on_fail(struct coord *c, unsigned node, const struct message *messag
 {
     struct err err;
     message_to_err(&message->fail, &err);
+    // What one entry or stripe can have stops no agent: the exit status of a job that came to no end must say
+    // so.
+    enum err_action action = err_class_action(err.class);
+    if (action == ERR_FAIL_ENTRY || action == ERR_RETRY_STRIPE)
+        err.class = ERR_PROTOCOL;
     if (err.node[0] == '\0')
         snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
     coord_stop(c, &err, now_ns);
 }
 
 // All segments that are known are done: the files that changed are tried once more, then the closing pass
-// runs.
-static void advance(struct coord *c)
+// runs. A job in which an entry was never spoken of again must not end well.
+static void advance(struct coord *c, uint64_t now_ns)
 {
     if (!pool_empty(c))
         return;
@@ -156,6 +162,12 @@ static void advance(struct coord *c)
         struct message m = {.type = MESSAGE_RETRY};
         coord_send(c, COORD_SOURCE, &m);
     } else if (c->phase == PHASE_RETRY && c->retry_closed) {
+        uint64_t settled = count_settled(&c->counters);
+        if (settled < c->counters.total) {
+            coord_stop_words(c, ERR_PROTOCOL, COORD_NODES, now_ns, "%llu entries were never settled",
+                             (unsigned long long)(c->counters.total - settled));
+            return;
+        }
         c->phase = PHASE_FINISH;
         struct message m = {.type = MESSAGE_FINISH};
         coord_send(c, COORD_DEST, &m);
@@ -165,17 +177,19 @@ static void advance(struct coord *c)
 static void on_segment_closed(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     const struct msg_segment_closed *m = &message->segment_closed;
-    if ((c->phase == PHASE_RETRY) != (m->retry != 0) || c->retry_closed) {
+    bool over = m->retry != 0 ? c->retry_closed : c->counters.walked;
+    if ((c->phase == PHASE_RETRY) != (m->retry != 0) || over) {
         coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "a segment out of its phase");
         return;
     }
-    c->retry_closed = m->retry != 0;
+    // What is to be tried again may fill more than one segment.
+    c->retry_closed = m->retry != 0 && m->last != 0;
     // An empty one goes to nobody: the walk found nothing (more), or nothing is to be retried.
     if (m->entries > 0)
         pool_segment_closed(c, m, now_ns);
     else if (m->last)
         c->counters.walked = true;
-    advance(c);
+    advance(c, now_ns);
 }
 
 static void on_segment_compared(struct coord *c, unsigned node, const struct message *message,
@@ -197,7 +211,7 @@ static void on_segment_done(struct coord *c, unsigned node, const struct message
 {
     (void)node;
     pool_segment_done(c, message->segment_done.segment, now_ns);
-    advance(c);
+    advance(c, now_ns);
 }
 
 static void on_lease(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
@@ -286,9 +300,10 @@ static const struct {
     [MESSAGE_SEGMENT_CLOSED] = {on_segment_closed, FROM_SOURCE, PHASE_RUN, PHASE_RETRY},
     [MESSAGE_SEGMENT_COMPARED] = {on_segment_compared, FROM_DEST, PHASE_RUN, PHASE_RETRY},
     [MESSAGE_SEGMENT_LAID] = {on_segment_laid, FROM_SOURCE, PHASE_RUN, PHASE_RETRY},
-    [MESSAGE_LEASE] = {on_lease, FROM_DEST, PHASE_RUN, PHASE_RETRY},
-    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
-    [MESSAGE_STRIPE_BAD] = {on_stripe_bad, FROM_DEST, PHASE_RUN, PHASE_RETRY},
+    // Words about stripes of files that failed may come when all entries are settled.
+    [MESSAGE_LEASE] = {on_lease, FROM_DEST, PHASE_RUN, PHASE_FINISH},
+    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_FINISH},
+    [MESSAGE_STRIPE_BAD] = {on_stripe_bad, FROM_DEST, PHASE_RUN, PHASE_FINISH},
     [MESSAGE_ENTRIES_DONE] = {count_on_entries_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
     [MESSAGE_PROBLEM] = {count_on_problem, FROM_ANY, PHASE_RUN, PHASE_CLOSE},
     [MESSAGE_SEGMENT_DONE] = {on_segment_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
@@ -300,7 +315,7 @@ static const struct {
 void coord_message(struct coord *c, unsigned node, const struct message *m, uint64_t now_ns)
 {
     assert(node < COORD_NODES && m->type > 0 && m->type < MESSAGE_TYPES);
-    if (c->phase == PHASE_ENDED || c->nodes[node].lost)
+    if (c->phase == PHASE_ENDED || c->nodes[node].lost || c->nodes[node].closed)
         return;
     bool known = rules[m->type].handle != NULL && (rules[m->type].from & (1u << node)) != 0;
     if (known && c->phase >= rules[m->type].first && c->phase <= rules[m->type].last) {
@@ -344,15 +359,15 @@ uint64_t coord_tick(struct coord *c, uint64_t now_ns)
         end_if_closed(c);
         return UINT64_MAX;
     }
-    return u64_min(c->deadline_ns, link_tick(c, now_ns));
+    uint64_t wake_ns = link_tick(c, now_ns); // which may begin the closing
+    return u64_min(c->deadline_ns, wake_ns);
 }
 
 void coord_counters(const struct coord *c, struct coord_counters *out)
 {
     *out = c->counters;
     // The destination's word of what is settled may come before the source's of what there is.
-    uint64_t settled = out->moved + out->skipped + out->changed + out->vanished + out->failed;
-    out->total = u64_max(out->total, settled);
+    out->total = u64_max(out->total, count_settled(out));
 }
 
 const char *coord_engine(const struct coord *c, unsigned node)

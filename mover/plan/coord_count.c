@@ -4,8 +4,16 @@
 #include "mover/plan/coord_state.h"
 #include "proto/receipt.h"
 
-static void count_outcome(struct coord_counters *n, enum receipt_outcome outcome)
+uint64_t count_settled(const struct coord_counters *n)
 {
+    return n->moved + n->skipped + n->changed + n->vanished + n->failed;
+}
+
+// The exit status says what the counters say, whatever the problem that is told beside it.
+static void count_outcome(struct coord *c, enum receipt_outcome outcome)
+{
+    struct coord_counters *n = &c->counters;
+    enum err_class class = ERR_NONE;
     switch (outcome) {
     case RECEIPT_MOVED:
         n->moved++;
@@ -15,14 +23,18 @@ static void count_outcome(struct coord_counters *n, enum receipt_outcome outcome
         break;
     case RECEIPT_CHANGED:
         n->changed++;
+        class = ERR_CHANGED;
         break;
     case RECEIPT_VANISHED:
         n->vanished++;
+        class = ERR_VANISHED;
         break;
     case RECEIPT_FAILED:
         n->failed++;
+        class = ERR_ENTRY;
         break;
     }
+    c->exit_status = err_exit_worse(c->exit_status, err_class_exit(class));
 }
 
 void count_on_entries_done(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
@@ -38,7 +50,7 @@ void count_on_entries_done(struct coord *c, unsigned node, const struct message 
             coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "a receipt record that cannot be read");
             return;
         }
-        count_outcome(&c->counters, e.outcome);
+        count_outcome(c, e.outcome);
         c->counters.files_moved += e.type == ENTRY_FILE && e.outcome == RECEIPT_MOVED;
     }
     c->sink.records(c->sink.arg, records);
@@ -68,9 +80,9 @@ void count_on_problem(struct coord *c, unsigned node, const struct message *mess
     c->exit_status = err_exit_worse(c->exit_status, err_class_exit(err.class));
     if (m->count != PROBLEM_RECORDED) {
         c->counters.total += m->count == PROBLEM_UNLISTED;
-        count_outcome(&c->counters, err.class == ERR_VANISHED  ? RECEIPT_VANISHED
-                                    : err.class == ERR_CHANGED ? RECEIPT_CHANGED
-                                                               : RECEIPT_FAILED);
+        count_outcome(c, err.class == ERR_VANISHED  ? RECEIPT_VANISHED
+                         : err.class == ERR_CHANGED ? RECEIPT_CHANGED
+                                                    : RECEIPT_FAILED);
     }
     c->sink.problem(c->sink.arg, &err);
 }

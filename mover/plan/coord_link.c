@@ -10,27 +10,44 @@ static unsigned other(unsigned node)
     return node == COORD_SOURCE ? COORD_DEST : COORD_SOURCE;
 }
 
-// Tells both ends who dials; the dialler begins with the peer connection and then its streams.
-static void link_send(struct coord *c)
+// Where an acceptor can be reached: first by the name that the user has for it, then as it says itself; no
+// more than a dialler takes. Returns the bytes of the list.
+static size_t link_addresses(const struct coord *c, unsigned acceptor, uint8_t *out, size_t out_len)
 {
-    struct coord_session *s = &c->session;
-    unsigned acceptor = other(s->dialler);
     const struct coord_node *to = &c->nodes[acceptor];
-    uint8_t addresses[4 * KIB];
-    struct wire_writer list;
-    wire_writer_init(&list, addresses, sizeof addresses);
     const char *host = c->cfg.dial_host[acceptor];
+    struct wire_writer list;
+    wire_writer_init(&list, out, out_len);
+    uint32_t count = 0;
     if (host[0] != '\0') {
         char text[ADDRESS_BYTES_MAX + 16];
         int len =
             snprintf(text, sizeof text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host, to->port);
         wire_put_blob(&list, text, (size_t)len);
+        count++;
     }
-    if (to->addresses_len <= (size_t)(list.end - list.at))
-        wire_put_bytes(&list, to->addresses, to->addresses_len);
-    size_t len = (size_t)(list.at - list.start);
+    struct wire_reader r;
+    wire_reader_init(&r, to->addresses, to->addresses_len);
+    for (; count < ADDRESSES_MAX && wire_left(&r) > 0; count++) {
+        size_t len;
+        const uint8_t *text = wire_get_blob(&r, ADDRESS_BYTES_MAX - 1, &len);
+        if (text == NULL || len + sizeof(uint32_t) > (size_t)(list.end - list.at))
+            break;
+        wire_put_blob(&list, text, len);
+    }
+    return (size_t)(list.at - list.start);
+}
+
+// Tells both ends who dials; the dialler begins with the peer connection and then its streams.
+static void link_send(struct coord *c)
+{
+    struct coord_session *s = &c->session;
+    unsigned acceptor = other(s->dialler);
+    uint8_t addresses[4 * KIB];
+    size_t len = link_addresses(c, acceptor, addresses, sizeof addresses);
     s->tried[s->dialler] = true;
-    struct message m = {.type = MESSAGE_LINK, .link = {.streams = s->stream_count}};
+    struct message m = {.type = MESSAGE_LINK,
+                        .link = {.streams = s->stream_count, .acceptor = job_id_at(&c->cfg.job, acceptor)}};
     coord_send(c, acceptor, &m);
     m.link.dial = 1;
     m.link.addresses = blob_of(addresses, len);
@@ -40,12 +57,12 @@ static void link_send(struct coord *c)
 void link_begin(struct coord *c, uint64_t now_ns)
 {
     struct coord_session *s = &c->session;
-    s->stream_count = c->cfg.streams;
-    s->streams = calloc(s->stream_count, sizeof *s->streams);
+    s->streams = calloc(c->cfg.streams, sizeof *s->streams);
     if (s->streams == NULL) {
         coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "out of memory");
         return;
     }
+    s->stream_count = c->cfg.streams;
     for (uint32_t i = 0; i < s->stream_count; i++)
         s->streams[i].wait_ns = REDIAL_FIRST_NS;
     s->dialler = c->cfg.may_dial[COORD_SOURCE] ? COORD_SOURCE : COORD_DEST;
@@ -53,14 +70,15 @@ void link_begin(struct coord *c, uint64_t now_ns)
     link_send(c);
 }
 
-static struct coord_stream *stream_of(struct coord *c, unsigned node, uint32_t session, uint32_t stream,
-                                      uint64_t now_ns)
+// Whether there can be such a connection; else the job stops.
+static bool connection_exists(struct coord *c, unsigned node, uint32_t session, unsigned kind,
+                              uint32_t stream, uint64_t now_ns)
 {
-    if (session == 0 && stream < c->session.stream_count && c->session.streams != NULL)
-        return &c->session.streams[stream];
-    coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "stream %u of session %u does not exist", stream,
-                     session);
-    return NULL;
+    if (session == 0 && (kind == GREET_PEER || (kind == GREET_DATA && stream < c->session.stream_count)))
+        return true;
+    coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "stream %u (kind %u) of session %u does not exist",
+                     stream, kind, session);
+    return false;
 }
 
 // At the destination every attempt below `attempt` is over: the source learns of those whose end nobody told,
@@ -98,16 +116,19 @@ static void peer_linked(struct coord *c, unsigned node, const struct msg_linked 
 
 void link_linked(struct coord *c, unsigned node, const struct msg_linked *m, uint64_t now_ns)
 {
+    if (!connection_exists(c, node, m->session, m->kind, m->stream, now_ns))
+        return;
     if (m->kind == GREET_PEER) {
         peer_linked(c, node, m);
         return;
     }
-    struct coord_stream *st = stream_of(c, node, m->session, m->stream, now_ns);
-    if (st == NULL || m->attempt > st->attempt)
+    struct coord_stream *st = &c->session.streams[m->stream];
+    if (m->attempt > st->attempt)
         return;
     if (node == COORD_DEST)
         attempts_over(c, m->stream, m->attempt);
-    if (m->attempt < st->attempt)
+    // One that the other end has told the end of does not stand.
+    if (m->attempt < st->attempt || st->redialling)
         return;
     st->linked[node] = true;
     if (st->linked[other(node)]) {
@@ -133,15 +154,12 @@ static void stream_down(struct coord *c, struct coord_stream *st, uint64_t now_n
         s->alone_ns = now_ns;
 }
 
-void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m, uint64_t now_ns)
+// The peer connection could not be dialled this way.
+static void peer_failed(struct coord *c, unsigned node, const char *text, uint64_t now_ns)
 {
     struct coord_session *s = &c->session;
-    char text[TEXT_BYTES_MAX];
-    err_escape(text, sizeof text, m->text.bytes, m->text.len);
-    if (m->kind != GREET_PEER) {
-        struct coord_stream *st = stream_of(c, node, m->session, m->stream, now_ns);
-        if (st != NULL && m->attempt == st->attempt)
-            stream_down(c, st, now_ns);
+    if (c->phase != PHASE_LINK) {
+        coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "a peer connection that stood was dialled again");
         return;
     }
     if (node != s->dialler)
@@ -158,11 +176,28 @@ void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m
                      c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST], text);
 }
 
+void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m, uint64_t now_ns)
+{
+    if (!connection_exists(c, node, m->session, m->kind, m->stream, now_ns))
+        return;
+    char text[TEXT_BYTES_MAX];
+    err_escape(text, sizeof text, m->text.bytes, m->text.len);
+    if (m->kind == GREET_PEER) {
+        peer_failed(c, node, text, now_ns);
+        return;
+    }
+    struct coord_stream *st = &c->session.streams[m->stream];
+    if (m->attempt == st->attempt)
+        stream_down(c, st, now_ns);
+}
+
 void link_stream_ended(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     const struct msg_stream_ended *m = &message->stream_ended;
-    struct coord_stream *st = stream_of(c, node, m->session, m->stream, now_ns);
-    if (st == NULL || m->attempt > st->attempt)
+    if (!connection_exists(c, node, m->session, GREET_DATA, m->stream, now_ns))
+        return;
+    struct coord_stream *st = &c->session.streams[m->stream];
+    if (m->attempt > st->attempt)
         return;
     if (node == COORD_DEST && m->attempt >= st->ended) {
         attempts_over(c, m->stream, m->attempt);

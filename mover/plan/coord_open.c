@@ -12,6 +12,7 @@ static void send_open(struct coord *c, unsigned node)
     struct message m = {.type = MESSAGE_OPEN,
                         .open = {.role = dest ? OPEN_DEST : OPEN_SOURCE,
                                  .job = cfg->job,
+                                 .agent = job_id_at(&cfg->job, node),
                                  .secret = cfg->secret,
                                  .stripe_bytes = cfg->stripe_bytes,
                                  .streams = cfg->streams,
@@ -114,6 +115,8 @@ void open_on_dest_opened(struct coord *c, unsigned node, const struct message *m
     char root[2 * KIB + 1];
     blob_string(&m->root, root, sizeof root);
     c->sink.resolved(c->sink.arg, root);
+    if (c->phase != PHASE_OPEN_DEST) // the owner has stopped the job meanwhile
+        return;
     coord_notice(c, "engines: source %s, destination %s", c->nodes[COORD_SOURCE].engine, n->engine);
     c->phase = PHASE_LINK;
     link_begin(c, now_ns);

@@ -15,6 +15,14 @@ static struct coord_segment *segment_find(struct coord *c, uint64_t number)
     return s;
 }
 
+static uint32_t segment_count(const struct coord *c)
+{
+    uint32_t count = 0;
+    for (const struct coord_segment *s = c->segments; s != NULL; s = s->after)
+        count++;
+    return count;
+}
+
 bool pool_empty(const struct coord *c)
 {
     return c->segments == NULL;
@@ -52,7 +60,9 @@ static struct coord_segment *segment_record(struct coord *c, unsigned node, uint
     struct coord_segment *s = segment_find(c, number);
     if (s != NULL)
         return s;
-    if (number < c->next_segment || number - c->next_segment >= SEGMENTS_OPEN_MAX) {
+    // Of those that are under way one may be heard of before the source has told that it is closed.
+    if (number < c->next_segment || number - c->next_segment >= SEGMENTS_OPEN_MAX ||
+        segment_count(c) >= SEGMENTS_OPEN_MAX) {
         coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "segment %llu is out of order",
                          (unsigned long long)number);
         return NULL;
@@ -157,6 +167,24 @@ static uint64_t settled_ahead(const struct coord_segment *s, uint64_t first, uin
     return 0;
 }
 
+static struct message lease_words(const struct coord_lease *l)
+{
+    return (struct message){.type = MESSAGE_LEASE,
+                            .lease = {.lease = l->id,
+                                      .epoch = 1,
+                                      .segment = l->segment,
+                                      .first = l->first,
+                                      .count = l->count,
+                                      .wait_ms = UINT32_MAX}};
+}
+
+static bool words_equal(const struct msg_lease *a, const struct msg_lease *b)
+{
+    return a->lease == b->lease && a->epoch == b->epoch && a->session == b->session &&
+           a->segment == b->segment && a->first == b->first && a->count == b->count &&
+           a->wait_ms == b->wait_ms;
+}
+
 static bool lease_make(struct coord *c, struct coord_segment *s, uint64_t count)
 {
     struct coord_lease *l = calloc(1, sizeof *l);
@@ -173,32 +201,52 @@ static bool lease_make(struct coord *c, struct coord_segment *s, uint64_t count)
     *at = l;
     s->next += count;
     c->leased_stripes += count;
-    struct message m = {.type = MESSAGE_LEASE,
-                        .lease = {.lease = l->id,
-                                  .epoch = 1,
-                                  .segment = s->number,
-                                  .first = l->first,
-                                  .count = l->count,
-                                  .wait_ms = UINT32_MAX}};
+    struct message m = lease_words(l);
     // The destination first: a frame must not come before the lease that allows it. It answers with the same
     // words.
     coord_send(c, COORD_DEST, &m);
     return true;
 }
 
+// What of a lease was settled before the source knew of it: never to be sent.
+static void tell_settled(struct coord *c, const struct coord_lease *l)
+{
+    uint8_t runs[(LEASE_STRIPES_MAX / 2 + 1) * 16];
+    struct wire_writer w;
+    wire_writer_init(&w, runs, sizeof runs);
+    for (uint32_t i = 0; i < l->count;) {
+        uint32_t n = 0;
+        while (i + n < l->count && l->done[i + n])
+            n++;
+        if (n > 0) {
+            wire_put_u64(&w, l->first + i);
+            wire_put_u64(&w, n);
+        }
+        i += n + (n == 0);
+    }
+    struct message m = {.type = MESSAGE_STRIPES_DONE,
+                        .stripes_done = {.settled = 1, .runs = blob_of(runs, (size_t)(w.at - w.start))}};
+    if (w.at > w.start)
+        coord_send(c, COORD_SOURCE, &m);
+}
+
 void pool_leased(struct coord *c, const struct msg_lease *m, uint64_t now_ns)
 {
-    for (struct coord_lease *l = c->leases; l != NULL; l = l->after) {
-        if (l->id != m->lease || l->with_source)
-            continue;
-        l->with_source = true;
-        struct message pass = {.type = MESSAGE_LEASE, .lease = *m};
-        coord_send(c, COORD_SOURCE, &pass);
+    struct coord_lease *l = c->leases;
+    while (l != NULL && l->id != m->lease)
+        l = l->after;
+    struct message words = {.type = MESSAGE_LEASE};
+    if (l != NULL)
+        words = lease_words(l);
+    if (m->lease >= c->next_lease || (l != NULL && (l->with_source || !words_equal(&words.lease, m)))) {
+        coord_stop_words(c, ERR_PROTOCOL, COORD_DEST, now_ns, "an answer to a lease that was not given");
         return;
     }
-    // All of it may have been settled before the answer came; one that was never given is a fault.
-    if (m->lease >= c->next_lease)
-        coord_stop_words(c, ERR_PROTOCOL, COORD_DEST, now_ns, "an answer to a lease that was not given");
+    if (l == NULL) // all of it was settled before the answer came
+        return;
+    l->with_source = true;
+    coord_send(c, COORD_SOURCE, &words);
+    tell_settled(c, l);
 }
 
 void pool_lease_more(struct coord *c)
@@ -230,10 +278,9 @@ static void lease_done(struct coord *c, struct coord_lease **at)
     free(l);
 }
 
-// Marks what of the run is leased. Returns how many stripes of it were not done before.
-static uint64_t leases_mark(struct coord *c, uint64_t first, uint64_t count)
+// Marks what of the run is leased.
+static void leases_mark(struct coord *c, uint64_t first, uint64_t count)
 {
-    uint64_t fresh = 0;
     struct coord_lease **at = &c->leases;
     while (*at != NULL) {
         struct coord_lease *l = *at;
@@ -241,7 +288,6 @@ static uint64_t leases_mark(struct coord *c, uint64_t first, uint64_t count)
         uint64_t to = u64_min(first + count, l->first + l->count);
         for (uint64_t stripe = from; stripe < to; stripe++) {
             uint8_t *done = &l->done[stripe - l->first];
-            fresh += *done == 0;
             l->left -= *done == 0;
             *done = 1;
         }
@@ -250,26 +296,43 @@ static uint64_t leases_mark(struct coord *c, uint64_t first, uint64_t count)
         else
             at = &l->after;
     }
-    return fresh;
 }
 
 // What of a settled run was not leased yet is kept, so that it never is.
 static bool settled_keep(struct coord *c, uint64_t first, uint64_t count)
 {
     for (struct coord_segment *s = c->segments; s != NULL; s = s->after) {
-        if (!s->placed || first < s->first || first >= s->first + s->stripes || first + count <= s->next)
+        uint64_t from = u64_max(first, s->next), to = u64_min(first + count, s->first + s->stripes);
+        if (!s->placed || from >= to)
             continue;
         struct coord_run *run = malloc(sizeof *run);
         if (run == NULL)
             return false;
-        *run = (struct coord_run){.first = first, .count = count, .next = s->settled};
+        *run = (struct coord_run){.first = from, .count = to - from, .next = s->settled};
         s->settled = run;
+    }
+    return true;
+}
+
+// Whether every run lies among the stripes that were laid out.
+static bool runs_exist(const struct coord *c, const struct blob *runs)
+{
+    struct wire_reader r;
+    wire_reader_init(&r, runs->bytes, runs->len);
+    while (wire_left(&r) > 0) {
+        uint64_t first = wire_get_u64(&r), count = wire_get_u64(&r), end;
+        if (r.bad || __builtin_add_overflow(first, count, &end) || end > c->next_stripe)
+            return false;
     }
     return true;
 }
 
 void pool_stripes_done(struct coord *c, const struct msg_stripes_done *m, uint64_t now_ns)
 {
+    if (!runs_exist(c, &m->runs)) {
+        coord_stop_words(c, ERR_PROTOCOL, COORD_DEST, now_ns, "a run of stripes that were never laid out");
+        return;
+    }
     if (m->settled) {
         struct message pass = {.type = MESSAGE_STRIPES_DONE, .stripes_done = *m};
         coord_send(c, COORD_SOURCE, &pass);
@@ -278,12 +341,7 @@ void pool_stripes_done(struct coord *c, const struct msg_stripes_done *m, uint64
     struct wire_reader r;
     wire_reader_init(&r, m->runs.bytes, m->runs.len);
     while (wire_left(&r) > 0) {
-        uint64_t first = wire_get_u64(&r), count = wire_get_u64(&r), end;
-        if (r.bad || __builtin_add_overflow(first, count, &end) || end > c->next_stripe) {
-            coord_stop_words(c, ERR_PROTOCOL, COORD_DEST, now_ns,
-                             "a run of stripes that were never laid out");
-            return;
-        }
+        uint64_t first = wire_get_u64(&r), count = wire_get_u64(&r);
         leases_mark(c, first, count);
         if (m->settled && !settled_keep(c, first, count)) {
             coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "out of memory");

@@ -114,6 +114,7 @@ void open_on_source_opened(struct coord *c, unsigned node, const struct message 
 void open_on_dest_opened(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
 
 // coord_count.c: entries and problems
+uint64_t count_settled(const struct coord_counters *n);
 void count_on_entries_done(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
 void count_on_problem(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
 

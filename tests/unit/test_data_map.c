@@ -24,7 +24,7 @@ static void test_add(void)
     CU_ASSERT_EQUAL(data_map_add(&m, 1, 2, size), 0);                 // widened to the block
     CU_ASSERT_EQUAL(data_map_add(&m, 2 * B, 3 * B, size), 0);         // a hole of one block before it
     CU_ASSERT_EQUAL(data_map_add(&m, 3 * B, 3 * B + 1, size), 0);     // touches: merged
-    CU_ASSERT_EQUAL(data_map_add(&m, 4 * B - 1, 4 * B, size), 0);     // inside
+    CU_ASSERT_EQUAL(data_map_add(&m, 2 * B + 1, 2 * B + 2, size), 0); // inside
     CU_ASSERT_EQUAL(data_map_add(&m, 5 * B - 1, 5 * B + 1, size), 0); // touches when widened
     CU_ASSERT_EQUAL(data_map_add(&m, 10 * B + 50, size, size), 0);    // ends with the file
     static const struct range expected[] = {{0, B}, {2 * B, 4 * B}, {10 * B, 100}};
@@ -160,12 +160,15 @@ static void test_find_without_an_answer(void)
     close(pipes[1]);
     struct scratch s = scratch_begin();
     scratch_bytes(s.fd, "f", 3 * B);
-    int fd = openat(s.fd, "f", O_RDONLY | O_CLOEXEC);
+    int fd = openat(s.fd, "f", O_RDWR | O_CLOEXEC);
     CU_ASSERT_EQUAL(data_map_find(&m, fd, 100 * B, &sparse), 0);
     static const struct range expected[] = {{0, 3 * B}};
     CU_ASSERT(sparse && map_is(&m, expected, 1));
     CU_ASSERT_EQUAL(data_map_find(&m, fd, 2 * B, &sparse), 0); // grew: what it was is all data
     CU_ASSERT(!sparse);
+    CU_ASSERT(ftruncate(fd, 0) == 0 && pwrite(fd, "x", 1, 50 * B) == 1); // data behind what it was
+    CU_ASSERT_EQUAL(data_map_find(&m, fd, 10 * B, &sparse), 0);
+    CU_ASSERT(!sparse || m.count == 0);
     close(fd);
     data_map_fini(&m);
     scratch_end(&s);

@@ -72,7 +72,18 @@ static void test_compare(void)
         if (same != table[i].same || differs != table[i].differs)
             fprintf(stderr, "case %zu\n", i);
     }
-    // The root itself, and a link on the way.
+    path_cache_free(cache);
+    CU_ASSERT_EQUAL(dest_close(&d, true), 0);
+    scratch_end(&s);
+}
+
+// The root itself, and a link on the way.
+static void test_compare_ways(void)
+{
+    struct scratch s = scratch_begin();
+    scratch_dir(s.fd, "dir");
+    struct dest d = kit_open(s.fd);
+    struct path_cache *cache = kit_cache(&d);
     struct entry self = tree_dir("");
     self.mode = 0755;
     self.uid = geteuid();
@@ -214,6 +225,7 @@ void suite_dest_tree(void)
 {
     CU_pSuite s = CU_add_suite("dest_tree", NULL, NULL);
     CU_add_test(s, "comparing", test_compare);
+    CU_add_test(s, "comparing the root, and behind a link", test_compare_ways);
     CU_add_test(s, "metadata of what is there", test_fix_metadata);
     CU_add_test(s, "making directories", test_make_dir);
     CU_add_test(s, "finishing directories", test_finish_dir);

@@ -183,19 +183,26 @@ static void test_refused(void)
     }
 }
 
-// An ordinary account with the usual limit gets what root gets, also deep rings; with next to nothing it gets
-// a smaller ring or the threads, and they work.
+// An ordinary account with the usual limit gets what root gets; with less than a deep ring needs it gets a
+// smaller one, with nothing the threads where the kernel counts rings, and all of them work.
 static void test_ordinary_account(void)
 {
-    struct finding as_we_are = look(ENGINE_AUTO, 128);
-    struct hardship usual = {-1, 0, 8 << 20, ENGINE_AUTO, 128}, poor = {-1, 0, 64 << 10, ENGINE_AUTO, 4000};
-    struct finding f = suffer(&usual);
+    struct finding as_we_are = look(ENGINE_AUTO, 128), f;
+    const struct hardship usual = {-1, 0, 8 << 20, ENGINE_AUTO, 128},
+                          poor = {-1, 0, 256 << 10, ENGINE_AUTO, 4000},
+                          beggar = {-1, 0, 1, ENGINE_AUTO, 4000};
+    f = suffer(&usual);
     CU_ASSERT(f.rc == 0 && f.works);
     CU_ASSERT_EQUAL(f.kind, as_we_are.kind);
     CU_ASSERT_STRING_EQUAL(f.why, as_we_are.why);
-    f = suffer(&poor);
+    // The kernel gives back the memory of a closed ring late.
+    uint64_t end_ns = sys_clock_ns() + UINT64_C(5000000000);
+    do {
+        f = suffer(&poor);
+    } while (f.kind != as_we_are.kind && sys_clock_ns() < end_ns);
+    CU_ASSERT_EQUAL(f.kind, as_we_are.kind);
     CU_ASSERT(f.rc == 0 && f.works);
-    f = suffer(&(struct hardship){-1, 0, 1, ENGINE_AUTO, 4000});
+    f = suffer(&beggar);
     CU_ASSERT(f.rc == 0 && f.works);
 }
 

@@ -1,6 +1,7 @@
 // Journals that were cut off, damaged or put together from others: never a wrong range, always the valid
 // prefix.
 #include "storage/journal_inner.h"
+#include "tests/unit/hex.h"
 #include "tests/unit/journal_kit.h"
 
 enum { STEPS = 9 };
@@ -264,6 +265,39 @@ static void test_no_journal(void)
     scratch_end(&s);
 }
 
+// The vector of PROTOCOL.md, and each start of it.
+static void test_vector(void)
+{
+    static const char *const vector[] = {
+        "50454e53544f434b0100000001000000a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
+        "b0b1b2b3b4b5b6b7b8b9babbbcbdbebf0000000000000000b0d7e5864d267d72",
+        "370000000100000000000000000000000000000000000000010020000000000000f153650000000015cd5b07"
+        "01f1536500000000ffc99a3b671200000000000003000000612f62f6237954aaa5cbe2",
+        "3000000002000000010000000000000000000000000000000100000000000000"
+        "c0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedfd297979a54703950",
+        "080000000300000002000000000000000000000000000000bf20486a36ba5aa5",
+    };
+    struct scratch s = scratch_begin();
+    uint8_t bytes[512];
+    size_t len = 0;
+    for (size_t records = 0; records < ARRAY_LEN(vector); records++) {
+        len += hex_bytes(vector[records], bytes + len, sizeof(bytes) - len);
+        image_write(s.fd, bytes, len);
+        struct journal *j = kit_journal_whole(s.fd);
+        struct entry e = tree_file("a/b", 2 * MIB + 1); // with the times and the inode of the vector
+        const struct journal_file *f = journal_find(j, &e);
+        CU_ASSERT_EQUAL(f != NULL, records == 2);
+        if (f != NULL) {
+            uint32_t count = 0;
+            const struct range *held = journal_held(f, &count);
+            CU_ASSERT_TRUE(count == 1 && held[0].offset == 1 && held[0].len == 2);
+            CU_ASSERT_TRUE(hex_equal(journal_leaves(f)[2].bytes, 16, "d0d1d2d3d4d5d6d7d8d9dadbdcdddedf"));
+        }
+        journal_close(j);
+    }
+    scratch_end(&s);
+}
+
 // ---- records whose chain is right and that make no sense ----
 
 struct forged {
@@ -318,100 +352,59 @@ static void forge_numbers(struct forged *f, uint16_t type, uint64_t number, uint
     forge(f, type, &w);
 }
 
-// Appends the senseless record `what` to a journal that names "a" (0) and "e" (1, gone); false: there are no
-// more.
-static bool forge_senseless(struct forged *f, unsigned what)
+// Behind a journal that names "a" (0) and "e" (1, gone).
+static const struct {
+    uint16_t type; // 2: leaves; else a number and `bytes` zeros
+    uint64_t number, first;
+    uint32_t bytes; // of digests
+} senseless[] = {
+    {2, 2, 0, 16},          {2, UINT64_MAX, 0, 16},     // nobody's number
+    {2, 1, 0, 16},                                      // gone
+    {2, 0, 1, 0},           {2, 0, 1, 17},              // none; one and a bit
+    {2, 0, 40, 16},         {2, 0, 39, 32},             // behind the end, over the end
+    {2, 0, UINT64_MAX, 16}, {2, 0, UINT64_MAX - 1, 48}, // wraps
+    {3, 1, 0, 0},           {3, 2, 0, 0},               // gone twice, nobody gone
+    {3, 0, 0, 1},                                       // with something behind it
+    {0, 0, 0, 0},           {4, 0, 0, 0},               // of no type that there is
+    {1, 2, 0, 20},                                      // too short for a file
+};
+
+static const struct {
+    uint64_t number;
+    uint64_t size;
+    uint32_t mtime_ns, ctime_ns;
+    const char *path;
+} senseless_files[] = {
+    {3, 100, 0, 0, "x"},
+    {1, 100, 0, 0, "x"}, // not the next number
+    {2, 0, 0, 0, "x"},
+    {2, FILE_BYTES_MAX + 1, 0, 0, "x"},
+    {2, 100, 1000000000, 0, "x"},
+    {2, 100, 0, UINT32_MAX, "x"},
+    {2, 100, 0, 0, "a"}, // named already
+    {2, 100, 0, 0, ""},
+    {2, 100, 0, 0, "../up"},
+    {2, 100, 0, 0, "/abs"},
+    {2, 100, 0, 0, ".penstock/journal"},
+};
+
+// Appends the senseless record `what`; false: there are no more.
+static bool forge_senseless(struct forged *f, size_t what)
 {
-    struct entry e = kit_large("x");
-    switch (what) {
-    case 0:
-        forge_leaves(f, 2, 0, 16, 9);
-        return true; // nobody's number
-    case 1:
-        forge_leaves(f, UINT64_MAX, 0, 16, 9);
+    if (what < ARRAY_LEN(senseless)) {
+        if (senseless[what].type == 2)
+            forge_leaves(f, senseless[what].number, senseless[what].first, senseless[what].bytes, 9);
+        else
+            forge_numbers(f, senseless[what].type, senseless[what].number, senseless[what].bytes);
         return true;
-    case 2:
-        forge_leaves(f, 1, 0, 16, 9);
-        return true; // gone
-    case 3:
-        forge_leaves(f, 0, 1, 0, 9);
-        return true; // none
-    case 4:
-        forge_leaves(f, 0, 1, 17, 9);
-        return true; // one and a bit
-    case 5:
-        forge_leaves(f, 0, 40, 16, 9);
-        return true; // behind the end
-    case 6:
-        forge_leaves(f, 0, 39, 32, 9);
-        return true; // over the end
-    case 7:
-        forge_leaves(f, 0, UINT64_MAX, 16, 9);
-        return true; // wraps
-    case 8:
-        forge_leaves(f, 0, UINT64_MAX - 1, 48, 9);
-        return true;
-    case 9:
-        forge_numbers(f, 3, 1, 0);
-        return true; // gone twice
-    case 10:
-        forge_numbers(f, 3, 2, 0);
-        return true;
-    case 11:
-        forge_numbers(f, 3, 0, 1);
-        return true; // with something behind it
-    case 12:
-        forge_numbers(f, 0, 0, 0);
-        return true; // of no type that there is
-    case 13:
-        forge_numbers(f, 4, 0, 0);
-        return true;
-    case 14:
-        forge_file(f, 3, &e);
-        return true; // not the next number
-    case 15:
-        forge_file(f, 1, &e);
-        return true;
-    case 16:
-        e.size = 0;
-        break;
-    case 17:
-        e.size = FILE_BYTES_MAX + 1;
-        break;
-    case 18:
-        e.mtime.ns = 1000000000;
-        break;
-    case 19:
-        e.ctime.ns = UINT32_MAX;
-        break;
-    case 20:
-        e = kit_large("a");
-        break; // named already
-    case 21:
-        e = kit_large("");
-        break;
-    case 22:
-        e = kit_large("../up");
-        break;
-    case 23:
-        e = kit_large("/abs");
-        break;
-    case 24:
-        e = kit_large(".penstock/journal");
-        break;
-    case 25:
-        e.path_len = 0;
-        break;
-    case 26:
-        forge_numbers(f, 1, 2, 20);
-        return true; // too short for a file
-    case 27:
-        forge_numbers(f, 2, 0, 0);
-        return true; // too short for leaves
-    default:
-        return false;
     }
-    forge_file(f, 2, &e);
+    what -= ARRAY_LEN(senseless);
+    if (what >= ARRAY_LEN(senseless_files))
+        return false;
+    struct entry e = tree_file(senseless_files[what].path, senseless_files[what].size);
+    e.mtime.ns = senseless_files[what].mtime_ns;
+    e.ctime.ns = senseless_files[what].ctime_ns;
+    forge_file(f, senseless_files[what].number, &e);
     return true;
 }
 
@@ -420,7 +413,7 @@ static void test_senseless(void)
     struct scratch s = scratch_begin();
     struct model held = {0};
     memset(held.leaves[0] + 5, 8, 3);
-    for (unsigned what = 0;; what++) {
+    for (size_t what = 0;; what++) {
         struct forged f = {.len = RECORD_HEADER_BYTES};
         struct record_header header = {.kind = RECORD_JOURNAL, .version = 1};
         struct entry a = model_entry(0), e = model_entry(4);
@@ -450,4 +443,5 @@ void suite_journal_damage(void)
     CU_add_test(s, "a newer version and another kind", test_refused);
     CU_add_test(s, "no journal", test_no_journal);
     CU_add_test(s, "records that make no sense", test_senseless);
+    CU_add_test(s, "the vector of the document", test_vector);
 }

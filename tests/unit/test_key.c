@@ -246,7 +246,7 @@ static void test_many_keys(void)
     CU_ASSERT_EQUAL_FATAL(load_bytes(text, len, &ring, &err), 0);
     CU_ASSERT_EQUAL(ring.count, 100);
     for (int i = 0; i < 100; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof(name), "k%02d", i);
         const struct key *key = key_ring_find(&ring, name, strlen(name));
         CU_ASSERT_PTR_NOT_NULL_FATAL(key);

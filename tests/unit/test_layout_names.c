@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "proto/wire.h"
+#include "tests/unit/hex.h"
 #include "tests/unit/tree.h"
 
 static bool same_digest(const struct layout *a, const struct layout *b)
@@ -212,6 +213,46 @@ static void test_digest_bytes(void)
     segment_free(s);
 }
 
+// The vector of PROTOCOL.md: a segment, the need that answers it, and the name of the layout.
+static void test_vector(void)
+{
+    static const char segment_hex[] =
+        "50534b4d0400000003000000000000000100000000000000"
+        "01000000ed010000e803000064000000000000000000000000f1536500000000050000000600000001f15365000000002a00"
+        "000000000000"
+        "0100000064"
+        "02010000a4010000e803000064000000050030000000000000f1536500000000050000000600000001f15365000000002a00"
+        "000000000000"
+        "03000000642f66020000000000000000000000001000000000000000002000000000000500100000000000"
+        "03000000ff010000e803000064000000000000000000000000f1536500000000050000000600000001f15365000000002a00"
+        "000000000000"
+        "010000006c03000000642f66"
+        "02000000a4010000e8030000640000000a0000000000000000f1536500000000050000000600000001f15365000000002a00"
+        "000000000000"
+        "0100000073";
+    static const char need_hex[] = "50534b4e040000000300000000000000"
+                                   "00"
+                                   "0202000000"
+                                   "00000000000000000100000000000000"
+                                   "03000000000000000100000000000000"
+                                   "00"
+                                   "01";
+    uint8_t bytes[512];
+    struct segment *s = NULL;
+    struct need *n = NULL;
+    CU_ASSERT_EQUAL_FATAL(segment_decode(bytes, hex_bytes(segment_hex, bytes, sizeof(bytes)), &s), 0);
+    CU_ASSERT_TRUE(hex_equal(s->digest.bytes, 16, "fbae4cfc1129617bb93740d344b439f4"));
+    CU_ASSERT_EQUAL_FATAL(need_decode(bytes, hex_bytes(need_hex, bytes, sizeof(bytes)), s, &n), 0);
+    struct layout *l = tree_layout(s, n, MIB);
+    struct digest d = layout_digest(l);
+    CU_ASSERT_TRUE(hex_equal(d.bytes, 16, "8a1ac5b864743fb7f75bd98399be0a8b"));
+    CU_ASSERT_EQUAL(layout_count(l), 3);
+    CU_ASSERT_EQUAL(layout_bytes(l), 4111);
+    layout_free(l);
+    need_free(n);
+    segment_free(s);
+}
+
 static void test_stripe_sizes_refused(void)
 {
     static const uint32_t sizes[] = {
@@ -274,6 +315,7 @@ void suite_layout_names(void)
     CU_add_test(s, "both_ends", test_both_ends);
     CU_add_test(s, "digest_differs", test_digest_differs);
     CU_add_test(s, "digest_bytes", test_digest_bytes);
+    CU_add_test(s, "vector", test_vector);
     CU_add_test(s, "stripe_sizes_refused", test_stripe_sizes_refused);
     CU_add_test(s, "need_of_another_segment_refused", test_need_of_another_segment_refused);
     CU_add_test(s, "overflow", test_overflow);

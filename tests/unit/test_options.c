@@ -24,9 +24,22 @@ static const struct option_row rows[] = {
     {.name = "ipv6", .letter = '6', .kind = OPTION_FLAG, AT(family), .value = 6, .help = "six"},
     {.name = "text", .letter = 't', .kind = OPTION_TEXT, AT(text), .arg = "WORD", .help = "a text"},
     {.name = "choice", .kind = OPTION_CHOICE, AT(choice), .arg = "WHEN", .words = words, .help = "a choice"},
-    {.name = "count", .letter = 'n', .kind = OPTION_COUNT, AT(count), .arg = "N", .auto_word = "auto", .min = 1,
-     .max = 1024, .help = "a number"},
-    {.name = "size", .kind = OPTION_SIZE, AT(size), .arg = "SIZE", .min = 1 << 20, .max = 16 << 20, .help = "a size"},
+    {.name = "count",
+     .letter = 'n',
+     .kind = OPTION_COUNT,
+     AT(count),
+     .arg = "N",
+     .auto_word = "auto",
+     .min = 1,
+     .max = 1024,
+     .help = "a number"},
+    {.name = "size",
+     .kind = OPTION_SIZE,
+     AT(size),
+     .arg = "SIZE",
+     .min = 1 << 20,
+     .max = 16 << 20,
+     .help = "a size"},
     {.name = "rate", .kind = OPTION_RATE, AT(rate), .arg = "BITS", .min = 1, .help = "a rate"},
     {.name = "time", .kind = OPTION_TIME, AT(time), .arg = "TIME", .min = 1, .max = 86400, .help = "a time"},
     {.name = "ports", .kind = OPTION_PORTS, AT(ports), .arg = "LO-HI", .help = "a range of ports"},
@@ -42,7 +55,7 @@ static const struct option_set set = {
     .count = ARRAY_LEN(rows),
 };
 
-enum { ARGS_MAX = 8 };
+enum { ARGS_MAX = 16 };
 
 // Parses the words of a line (parted by single spaces; an empty word is "").
 struct parsed {
@@ -112,6 +125,7 @@ static void test_units_range(void)
     CU_ASSERT_EQUAL(n, UINT64_C(16777215) << 40);
     CU_ASSERT_EQUAL(units_parse_size("16777216T", &n), -ERANGE);
     CU_ASSERT_EQUAL(units_parse_count("18446744073709551616", &n), -ERANGE);
+    CU_ASSERT_EQUAL(units_parse_count("99999999999999999999", &n), -ERANGE);
     CU_ASSERT_EQUAL(units_parse_rate("18446744074G", &n), -ERANGE);
     CU_ASSERT_EQUAL(units_parse_time("5124095576030432h", &n), -ERANGE);
     CU_ASSERT_EQUAL(units_parse_count("", &n), -EINVAL);

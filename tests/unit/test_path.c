@@ -209,9 +209,9 @@ static void test_paths_that_are_none(void)
     scratch_end(&s);
 }
 
-// Makes directories of 100-byte names until the next would pass `len`, then a file whose path is exactly so
-// long.
-static char *make_long(int root, size_t len)
+// Makes a directory with a name of `first` bytes, beneath it others with names of 100 bytes until the next
+// would pass `len`, then a file whose path is exactly so long.
+static char *make_long_from(int root, size_t len, size_t first)
 {
     char *path = calloc(1, len + 1);
     CU_ASSERT_FATAL(path != NULL);

@@ -114,7 +114,28 @@ static void test_what_may_not_be_removed(void)
     scratch_end(&s);
 }
 
-// An error far down ends the removal: it must not begin again and again.
+// Files of others in a directory where each removes only its own: the errno is the file's.
+static void test_sticky(void)
+{
+    if (geteuid() != 0) {
+        CU_PASS("needs root");
+        return;
+    }
+    struct scratch s = scratch_begin();
+    give_away(s.fd, ".");
+    scratch_dir(s.fd, "t");
+    CU_ASSERT_EQUAL(fchmodat(s.fd, "t", 01777, 0), 0);
+    scratch_file(s.fd, "t/theirs", "");
+    scratch_link(s.fd, "t/their_link", ".");
+    scratch_file(s.fd, "t/mine", "");
+    give_away(s.fd, "t/mine");
+    CU_ASSERT_EQUAL(scratch_child(remove_as_other, &s.fd), EPERM);
+    CU_ASSERT(is_there(s.fd, "t/theirs") && is_there(s.fd, "t/their_link") && !is_there(s.fd, "t/mine"));
+    scratch_end(&s);
+}
+
+// An error below directories that were closed meanwhile: what can be removed is, once, and it comes to an
+// end.
 static void test_what_may_not_be_removed_far_down(void)
 {
     if (geteuid() != 0) {
@@ -128,14 +149,20 @@ static void test_what_may_not_be_removed_far_down(void)
     int at = openat(s.fd, "t", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int i = 0; i < 200; i++) {
         int next = scratch_deep(at, "d", 1, false);
-        if (i < 150)
+        if (i < 150) {
             give_away(at, "d");
+            scratch_file(at, "f", "");
+            give_away(at, "f");
+        }
         close(at);
         at = next;
     }
     close(at);
+    alarm(60);
     CU_ASSERT_EQUAL(scratch_child(remove_as_other, &s.fd), EACCES);
-    CU_ASSERT(is_there(s.fd, "t/d"));
+    alarm(0);
+    CU_ASSERT(is_there(s.fd, "t/d/d/d/d"));
+    CU_ASSERT(!is_there(s.fd, "t/f") && !is_there(s.fd, "t/d/d/d/f"));
     scratch_end(&s);
 }
 
@@ -172,6 +199,7 @@ void suite_path_remove(void)
     CU_add_test(suite, "tree", test_tree);
     CU_add_test(suite, "deep", test_deep);
     CU_add_test(suite, "what_may_not_be_removed", test_what_may_not_be_removed);
+    CU_add_test(suite, "sticky", test_sticky);
     CU_add_test(suite, "what_may_not_be_removed_far_down", test_what_may_not_be_removed_far_down);
     CU_add_test(suite, "race", test_race);
 }

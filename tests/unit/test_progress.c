@@ -40,10 +40,12 @@ static void test_rate(void)
         double bytes_per_s;
         const char *text;
     } rows[] = {
-        {0, "0 bit/s"},           {-5, "0 bit/s"},          {NAN, "0 bit/s"},
-        {1, "8 bit/s"},           {124.9, "999 bit/s"},     {125, "1.00 kbit/s"},
-        {1250, "10.0 kbit/s"},    {1.1775e9, "9.42 Gbit/s"}, {125e9, "1.00 Tbit/s"},
-        {124.99e6, "1.00 Gbit/s"}, {12.5e6, "100 Mbit/s"},   {INFINITY, "1000000 Tbit/s"},
+        {0, "0 bit/s"},         {-5, "0 bit/s"},
+        {NAN, "0 bit/s"},       {1, "8 bit/s"},
+        {124.9, "999 bit/s"},   {125, "1.00 kbit/s"},
+        {1250, "10.0 kbit/s"},  {1.1775e9, "9.42 Gbit/s"},
+        {125e9, "1.00 Tbit/s"}, {124.99e6, "1.00 Gbit/s"},
+        {12.5e6, "100 Mbit/s"}, {INFINITY, "1000000 Tbit/s"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char out[UNITS_TEXT_BYTES];
@@ -57,15 +59,16 @@ static void test_times(void)
         double seconds;
         const char *text;
     } rows[] = {
-        {0, "0.00 s"},   {-1, "0.00 s"},    {0.516, "0.52 s"},        {9.994, "9.99 s"},     {9.996, "10.0 s"},
-        {75.04, "75.0 s"}, {599.9, "599.9 s"}, {600, "600 s"},           {3569, "3569 s"},      {3570, "1 h 00 min"},
-        {10920, "3 h 02 min"}, {NAN, "0.00 s"},
+        {0, "0.00 s"},     {-1, "0.00 s"},       {0.516, "0.52 s"},     {9.994, "9.99 s"},
+        {9.996, "10.0 s"}, {75.04, "75.0 s"},    {599.9, "599.9 s"},    {600, "600 s"},
+        {3569, "3569 s"},  {3570, "1 h 00 min"}, {10920, "3 h 02 min"}, {NAN, "0.00 s"},
     };
     static const struct {
         uint64_t seconds;
         const char *text;
     } clocks[] = {
-        {0, "0:00"}, {7, "0:07"}, {754, "12:34"}, {3599, "59:59"}, {3723, "1:02:03"}, {359999, "99:59:59"}, {360000, "over 99 h"},
+        {0, "0:00"},       {7, "0:07"},          {754, "12:34"},        {3599, "59:59"},
+        {3723, "1:02:03"}, {359999, "99:59:59"}, {360000, "over 99 h"},
     };
     char out[UNITS_TEXT_BYTES];
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -112,6 +115,21 @@ static void test_window(void)
     CU_ASSERT(progress_window_rate(&w) < 10);
 }
 
+// Durable bytes come a group at a time, once a second, while samples come much more often: the window is as
+// long all the same, and no longer.
+static void test_window_length(void)
+{
+    struct progress_window w = {.count = 0};
+    for (int i = 0; i <= 10000; i++)
+        progress_window_add(&w, i * 0.001, (uint64_t)(i / 1000 * 1000));
+    double groups = progress_window_rate(&w);
+    CU_ASSERT(groups > 800 && groups < 1300);
+    w = (struct progress_window){.count = 0};
+    for (int i = 0; i <= 26; i++)
+        progress_window_add(&w, i, (uint64_t)(i <= 20 ? i * 1000 : 20000 + (i - 20) * 10));
+    CU_ASSERT_EQUAL(progress_window_rate(&w), 10);
+}
+
 static const struct job_counters walked = {
     .files_total = 1200,
     .files_moved = 120,
@@ -132,8 +150,8 @@ static void test_line(void)
         {78, " 25%  1.00 GiB of 4.00 GiB  1.00 Gbit/s  ETA 0:26  4 streams"},
         {59, " 25%  1.00 GiB of 4.00 GiB  1.00 Gbit/s  ETA 0:26"},
         {38, " 25%  1.00 GiB of 4.00 GiB"},
-        {27, " 25%  1.00 GiB of 4.00 GiB"},
-        {26, " 25%"},
+        {26, " 25%  1.00 GiB of 4.00 GiB"},
+        {25, " 25%"},
         {4, " 25%"},
         {3, ""},
         {0, ""},
@@ -194,9 +212,10 @@ static void test_summary(void)
     s->counters.entries_pending = 5;
     s->counters.bytes_resent = 4096;
     progress_summary(s, OUTCOME_STORAGE, line, sizeof(line));
-    CU_ASSERT_STRING_EQUAL(line, "storage: 1 entry moved, 30 skipped, 2 changed, 3 vanished, 4 not moved, 5 pending; "
-                                 "1.00 GiB in 8.00 s (1.07 Gbit/s), 4.00 KiB sent again; exit 4: stopped by the "
-                                 "storage of the destination");
+    CU_ASSERT_STRING_EQUAL(
+        line, "storage: 1 entry moved, 30 skipped, 2 changed, 3 vanished, 4 not moved, 5 pending; "
+              "1.00 GiB in 8.00 s (1.07 Gbit/s), 4.00 KiB sent again; exit 4: stopped by the "
+              "storage of the destination");
     progress_summary(s, OUTCOME_STORAGE, line, 20);
     CU_ASSERT_STRING_EQUAL(line, "storage: 1 entry mo");
     progress_summary(s, 42, line, sizeof(line));
@@ -244,6 +263,7 @@ void suite_progress(void)
     CU_add_test(suite, "times", test_times);
     CU_add_test(suite, "eta", test_eta);
     CU_add_test(suite, "window", test_window);
+    CU_add_test(suite, "window_length", test_window_length);
     CU_add_test(suite, "line", test_line);
     CU_add_test(suite, "line_ends", test_line_ends);
     CU_add_test(suite, "summary", test_summary);

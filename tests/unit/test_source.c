@@ -78,6 +78,8 @@ static void test_open_by_source(void)
         {6, "dir/sub/f", "one", 0},
         {6, "dir/sub/sub/g", "two", 0},
         {1, "dirt/f", NULL, -EPROTO},
+        {3, "old", NULL, -EPROTO},
+        {4, "xther/g", NULL, -EPROTO},
         {1, "di", NULL, -EPROTO},
         {1, "f", NULL, -EPROTO},
         {4, "dir/sub/g", NULL, -EPROTO},
@@ -121,6 +123,14 @@ static void test_flags(void)
     close(fd);
     if (probe >= 0)
         close(probe);
+    // A file system that refuses O_DIRECT.
+    struct walk_source proc = {open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC), nothing, nothing};
+    e = entry_of(proc.fd, "status", 0, "status");
+    direct = true;
+    fd = source_open(&proc, &e, true, &direct);
+    CU_ASSERT(fd >= 0 && !direct && !(fcntl(fd, F_GETFL) & O_DIRECT));
+    close(fd);
+    close(proc.fd);
     scratch_end(&s);
 }
 

@@ -127,6 +127,7 @@ static void test_way_back_is_lost(void)
         scratch_file(s.fd, "file", "");
         int top = openat(s.fd, "top", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         close(scratch_deep(top, "d", DEPTH, true));
+        uint32_t open_before = scratch_open_files();
         const struct walk_source source = {top, nothing, nothing};
         struct walk *w = walk_of(&source);
         char *last = chain_path(DEPTH);
@@ -143,6 +144,7 @@ static void test_way_back_is_lost(void)
             CU_ASSERT_PTR_NULL(strstr(l.lines[k], "secret"));
         walked_free(&l);
         walk_free(w);
+        CU_ASSERT_EQUAL(scratch_open_files(), open_before);
         free(last);
         close(top);
         scratch_end(&s);

@@ -1,0 +1,148 @@
+// OPEN: an agent takes a role in a job: its settings, engine, listening, role, threads.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mover/agent_inner.h"
+#include "mover/slot.h"
+#include "storage/sys.h"
+
+// Memory of a stream's slots, whatever the stripe size: two slots at least, so that one is on the wire while
+// the other is filled.
+enum { STREAM_BYTES = 16 * MIB, SLOTS_MIN = 2, FILE_THREADS = 4, ENGINE_DEPTH_SPARE = 4 };
+
+static uint32_t slots_for(uint32_t stripe_bytes)
+{
+    return (uint32_t)u64_max(STREAM_BYTES / stripe_bytes, SLOTS_MIN);
+}
+
+static int take_job(struct agent *a, const struct msg_open *m)
+{
+    if (m->role > OPEN_DEST || m->streams == 0 || m->streams > STREAMS_MAX || m->engine >= ENGINE_KINDS ||
+        m->direct > DIRECT_OFF || m->stripe_bytes < STRIPE_BYTES_MIN || m->stripe_bytes > STRIPE_BYTES_MAX ||
+        (m->stripe_bytes & (m->stripe_bytes - 1)) != 0)
+        return -EPROTO;
+    a->job = (struct agent_job){.id = m->job,
+                                .agent = m->agent,
+                                .secret = m->secret,
+                                .stripe_bytes = m->stripe_bytes,
+                                .streams = m->streams,
+                                .slots = slots_for(m->stripe_bytes),
+                                .engine = {.kind = (enum engine_kind)m->engine, .file_threads = FILE_THREADS},
+                                .direct = (enum direct_mode)m->direct,
+                                .encrypt = m->encrypt != 0,
+                                .rate_bits = m->rate_bits,
+                                .io_timeout_s = m->io_timeout_s};
+    a->job.engine.depth = a->job.slots * SLOT_IO + ENGINE_DEPTH_SPARE;
+    blob_string(&m->host, a->job.host, sizeof a->job.host);
+    blob_string(&m->user, a->job.user, sizeof a->job.user);
+    a->role = m->role == OPEN_SOURCE ? &role_source : &role_dest;
+    return 0;
+}
+
+// The engine that the streams will have, tried once here so that its name and reason can be told, and a wish
+// that cannot be met is refused.
+static int probe_engine(const struct agent *a, char why[160], struct err *err)
+{
+    struct engine *e;
+    int rc = engine_new(&a->job.engine, &e, why);
+    if (rc < 0) {
+        err_set(err, ERR_START, -rc, "start the engine", NULL, 0, "%s", why);
+        return rc;
+    }
+    engine_free(e);
+    return 0;
+}
+
+static int listen_self(struct agent *a, struct err *err)
+{
+    const struct agent_config *cfg = a->cfg;
+    if (cfg->handoff_fd >= 0) {
+        a->port = cfg->port;
+        return 0;
+    }
+    int rc = net_listen(cfg->loopback_only ? "localhost" : "", cfg->port, cfg->port_hi, cfg->family,
+                        a->listen_fds, &a->port, err);
+    if (rc >= 0)
+        a->listen_count = rc;
+    return rc < 0 ? rc : 0;
+}
+
+static int start_streams(struct agent *a)
+{
+    struct stream_config cfg = {.kind = GREET_PEER,
+                                .mailbox = a->mailbox,
+                                .run = a->role->run_peer,
+                                .arg = a->self,
+                                .target = {.family = a->cfg->family, .secret = a->job.secret}};
+    int rc = stream_new(&cfg, &a->peer);
+    cfg.kind = GREET_DATA;
+    cfg.run = a->role->run_data;
+    cfg.begin = a->role->begin_data;
+    cfg.end = a->role->end_data;
+    a->streams = calloc(a->job.streams, sizeof(struct stream *));
+    if (rc == 0 && a->streams == NULL)
+        rc = -ENOMEM;
+    for (uint32_t i = 0; i < a->job.streams && rc == 0; i++) {
+        cfg.index = i;
+        rc = stream_new(&cfg, &a->streams[i]);
+    }
+    return rc;
+}
+
+void agent_audit(struct agent *a, const char *what)
+{
+    char id[33], line[1024], host[400], user[200];
+    struct digest d;
+    memcpy(d.bytes, a->job.id.bytes, sizeof d.bytes);
+    digest_hex(&d, id);
+    err_escape(host, sizeof host, a->job.host, strlen(a->job.host));
+    err_escape(user, sizeof user, a->job.user, strlen(a->job.user));
+    snprintf(line, sizeof line, "job %s: %s, for %s at %s%s%s", id, what, user, host,
+             channel_peer_name(a->control)[0] != '\0' ? ", key " : "", channel_peer_name(a->control));
+    a->cfg->say(a->cfg->arg, line);
+}
+
+int agent_open(struct agent *a, const struct msg_open *m)
+{
+    struct err err = {.class = ERR_NONE};
+    char boot[64], engine[160] = "";
+    uint8_t addresses[4 * KIB];
+    struct message opened;
+    int rc = take_job(a, m);
+    if (rc < 0)
+        return rc;
+    rc = probe_engine(a, engine, &err);
+    if (rc == 0)
+        rc = listen_self(a, &err);
+    if (rc == 0)
+        rc = a->role->open(a, m, &opened, &a->self, &err);
+    if (rc == 0) {
+        a->opened = true;
+        rc = start_streams(a);
+    }
+    int64_t len = rc == 0 ? net_addresses(a->port, addresses, sizeof addresses) : 0;
+    if (len < 0)
+        rc = (int)len;
+    if (rc < 0) {
+        if (err.class == ERR_NONE)
+            err_set(&err, ERR_START, -rc, "start the job", NULL, 0, "%s", "");
+        return agent_refuse(a, &err);
+    }
+    door_know(a->door, &a->job.agent, &a->job.secret);
+    sys_boot_id(boot);
+    if (opened.type == MESSAGE_SOURCE_OPENED) {
+        opened.source_opened.port = a->port;
+        opened.source_opened.boot = blob_text(boot);
+        opened.source_opened.engine = blob_text(engine);
+        opened.source_opened.addresses = blob_of(addresses, (size_t)len);
+    } else {
+        opened.dest_opened.port = a->port;
+        opened.dest_opened.boot = blob_text(boot);
+        opened.dest_opened.engine = blob_text(engine);
+        opened.dest_opened.addresses = blob_of(addresses, (size_t)len);
+    }
+    agent_audit(a, m->role == OPEN_SOURCE ? "source" : "destination");
+    return channel_send(a->control, &opened);
+}

@@ -1,0 +1,70 @@
+// What the source holds and has held, and what a destination may hold: the judge of every simulation. It
+// knows nothing of the product: contents follow from a key, the path and the offset, so that a byte in the
+// wrong place shows.
+#ifndef PENSTOCK_TESTS_SIM_MODEL_H
+#define PENSTOCK_TESTS_SIM_MODEL_H
+
+#include "tests/sim/fs.h"
+#include "tests/sim/rng.h"
+
+enum { RANGES_MAX = 6, VERSIONS_MAX = 12, ITEMS_MAX = 96 };
+
+// One state of an entry.
+struct version {
+    mode_t mode; // with the type
+    struct timespec mtime;
+    uint64_t size, key;
+    bool sparse;
+    uint32_t range_count; // data of a sparse file, whole blocks but for the end
+    struct range ranges[RANGES_MAX];
+    char target[128]; // of a link
+};
+
+struct item {
+    char path[512];
+    struct version versions[VERSIONS_MAX]; // of the source; the last one counts, unless it is gone
+    unsigned count;
+    bool gone;
+    struct version old; // what the destination held before the first run
+    bool had_old;
+    bool absent_ok; // a check passes over it: its fate depends on when it was looked at
+};
+
+struct model {
+    struct item items[ITEMS_MAX];
+    unsigned count;
+    uint64_t user; // owner of the source's entries
+};
+
+struct shape {
+    unsigned files, dirs, links; // at most
+    uint64_t bytes;              // of data, about
+    bool large;                  // files above a MiB too
+};
+
+// Fills the model and the source's file system (beneath /data).
+void model_make(struct model *m, const struct shape *shape);
+// Puts older versions of some entries, and copies of others, at the destination (beneath /store).
+void model_make_old(struct model *m, unsigned old_percent, unsigned same_percent);
+// Writes a version to a file of the fs, with its attributes; everything durable.
+void version_write(struct inode *f, const struct version *v);
+void version_random(struct version *v, uint64_t size, bool may_be_sparse);
+uint64_t version_data_bytes(const struct version *v);
+const struct version *item_now(const struct item *item);
+struct item *model_find(struct model *m, const char *path);
+struct inode *model_source_dir(const char *path, const char **name); // the parent of an entry, and its name
+
+// Whether the file has the contents of the version: as it is seen, or as a crash would leave it.
+bool version_is(const struct inode *f, const struct version *v, bool kept);
+bool version_block_is(const struct inode *f, const struct version *v, uint64_t number, bool kept);
+bool version_attributes_are(const struct attributes *a, const struct version *v);
+
+// The destination equals the source, and holds nothing else but what it had before. Fails the simulation.
+void check_equal(struct model *m);
+// Every name at the destination holds the old version or a whole version of the source. Fails the simulation.
+void check_safe(struct model *m);
+// An entry that was acknowledged would survive a crash now.
+void check_durable(struct model *m, const char *path, uint64_t size, struct timespec mtime);
+uint64_t model_data_bytes(const struct model *m); // of the newest versions
+
+#endif
