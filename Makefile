@@ -72,7 +72,7 @@ RUN      := tests/run --build $(B)
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all deps have-deps programs test check check-full soak lint format format-check fuzz fuzz-replay demo \
-        clean help FORCE
+        protocol-tables clean help FORCE
 
 all: $(OBJECTS) $(B)/libpenstock.a $(PROGRAM) $(FRONT) ## Build the program: build/penstock (VARIANT=release|asan|tsan|clang, V=1)
 
@@ -193,10 +193,13 @@ format: ## Rewrite the C files in the house format
 format-check: ## Check the format of the C files
 	$(Q)$(RUN) 'tests/lint/format.sh $(FOLDERS)'
 
+protocol-tables: ## Rewrite the tables of PROTOCOL.md that derive from the headers
+	$(Q)tests/protocol/tables.py --write
+
 # ---- the rest -------------------------------------------------------------------------------------------
 
 clean: ## Remove everything built
 	$(Q)rm -rf $(BUILD)
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 20

@@ -203,9 +203,10 @@ static void take_arrivals(struct agent *a)
     while (door_next(a->door, &got)) {
         struct conn conn = {
             .fd = got.fd, .attempt = got.ask.attempt, .key_in = got.key_in, .key_out = got.key_out};
-        if (a->opened && got.preamble.kind == GREET_PEER && got.ask.session == 0)
+        bool good = a->opened && got.proved;
+        if (good && got.preamble.kind == GREET_PEER && got.ask.session == 0)
             stream_give(a->peer, &conn);
-        else if (a->opened && got.preamble.kind == GREET_DATA && got.ask.session == 0 &&
+        else if (good && got.preamble.kind == GREET_DATA && got.ask.session == 0 &&
                  got.ask.stream < a->job.streams)
             stream_give(a->streams[got.ask.stream], &conn);
         else
@@ -343,6 +344,11 @@ int agent_run(const struct agent_config *cfg, struct channel *control)
 {
     struct agent a;
     int rc = agent_init(&a, cfg, control);
+    // What came behind the handshake is in the channel already: poll would not tell of it.
+    if (rc == 0)
+        rc = take_messages(&a);
+    if (rc == 0)
+        rc = forward_mail(&a);
     while (rc == 0 && !a.over) {
         rc = turn(&a);
         if (rc == 0)

@@ -92,8 +92,8 @@ static void locked_by(const struct dest_lock_info *holder, struct err *err)
             job, holder->user, holder->host, (long long)age_s);
 }
 
-// A root that takes the contents of a source gets its mode at the end, as any directory (dest_make_dir): until
-// then its owner may write into it. Who is not the owner learns from dest_open what is wrong.
+// A root that takes the contents of a source gets its mode at the end, as any directory (dest_make_dir):
+// until then its owner may write into it. Who is not the owner learns from dest_open what is wrong.
 static void open_up(const struct dest_agent *d, int root_fd)
 {
     bool contents = false;

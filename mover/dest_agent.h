@@ -15,7 +15,8 @@
 // What is kept of one entry of a segment under way (side of struct work).
 struct dest_entry {
     struct dest_file file;
-    bool open; // file stands
+    bool open;  // file stands
+    bool named; // and its temporary name is durable
     bool published;
 };
 
@@ -93,6 +94,8 @@ void settle_entries(struct dest_agent *d, const struct work *w, uint32_t entries
 // Entry fails with `err`: its stripes are settled, its record and problem are posted, unless it is left to
 // the retry segment.
 void settle_failed(struct dest_agent *d, const struct work *w, uint32_t entry, const struct err *err);
+// The stripes carry nothing any more: they are never to be sent.
+void settle_stripes(struct dest_agent *d, uint64_t first, uint64_t count);
 // The destination itself fails: the job stops. Only the first is told.
 void dest_stop_storage(struct dest_agent *d, int error, const char *op, const struct entry *e);
 // Whether this errno at the destination ends the job (no space, quota, I/O, read-only) rather than one entry.

@@ -89,6 +89,23 @@ static void file_failed(struct group *g, struct group_file *f, int error, const 
     settle_failed(g->d, f->work, f->entry, &err);
 }
 
+// What is journalled of a file that goes on must be found after a crash: its temporary name is durable too.
+static int sync_temp_names(struct group *g)
+{
+    int rc = 0, synced_fd = -1;
+    for (uint32_t i = 0; i < g->file_count && rc == 0; i++) {
+        const struct group_file *f = &g->files[i];
+        struct dest_entry *de = state_at(f->work, f->entry);
+        if (f->failed || f->complete || de->named)
+            continue;
+        if (de->file.dir_fd != synced_fd)
+            rc = sys_fsync(de->file.dir_fd);
+        synced_fd = de->file.dir_fd;
+        de->named = rc == 0;
+    }
+    return rc;
+}
+
 // Everything of the group on stable storage. A complete file has its metadata first, so that one sync covers
 // both.
 static int group_sync(struct group *g)
@@ -110,7 +127,9 @@ static int group_sync(struct group *g)
             return rc;
         }
     }
-    int rc = g->any_packed ? sys_syncfs(g->d->dest.fd) : 0;
+    int rc = sync_temp_names(g);
+    if (rc == 0 && g->any_packed)
+        rc = sys_syncfs(g->d->dest.fd);
     if (rc < 0)
         dest_stop_storage(g->d, rc, "sync", NULL);
     return rc;

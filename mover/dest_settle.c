@@ -58,7 +58,7 @@ void settle_entries(struct dest_agent *d, const struct work *w, uint32_t entries
     mailbox_post(d->agent->mailbox, &m);
 }
 
-static void post_settled(struct dest_agent *d, uint64_t first, uint64_t count)
+void settle_stripes(struct dest_agent *d, uint64_t first, uint64_t count)
 {
     uint8_t run[16];
     struct wire_writer writer;
@@ -82,7 +82,7 @@ void settle_failed(struct dest_agent *d, const struct work *w, uint32_t entry, c
     if (!fresh)
         return;
     if (large && count > 0)
-        post_settled(d, first, count);
+        settle_stripes(d, first, count);
     bool retry = err->class == ERR_CHANGED && !side->retry;
     if (!retry) {
         struct records records;

@@ -28,11 +28,27 @@ static void lost(void *arg, uint64_t stripe)
     pthread_mutex_unlock(&d->plan_lock);
 }
 
-static void damaged(void *arg, uint64_t stripe)
+static void damaged(void *arg, struct slot *slot)
 {
     struct dest_agent *d = arg;
-    struct message m = {.type = MESSAGE_STRIPE_BAD, .stripe_bad = {.stripe = stripe}};
-    mailbox_post(d->agent->mailbox, &m);
+    pthread_mutex_lock(&d->plan_lock);
+    bool last = dest_plan_damaged(d->plan, slot->number);
+    pthread_cond_signal(&d->written);
+    pthread_mutex_unlock(&d->plan_lock);
+    if (!last) {
+        struct message m = {.type = MESSAGE_STRIPE_BAD, .stripe_bad = {.stripe = slot->number}};
+        mailbox_post(d->agent->mailbox, &m);
+        return;
+    }
+    if (slot->stripe.packed)
+        settle_stripes(d, slot->number, 1);
+    uint32_t files = slot->stripe.packed ? slot->stripe.extent_count : 1;
+    for (uint32_t i = 0; i < files; i++) {
+        const struct entry *e = &slot->work->segment->entries[slot->extents[i].entry];
+        struct err err;
+        err_set(&err, ERR_DIGEST, 0, "", e->path, e->path_len, "arrived damaged %d times", DAMAGED_MAX);
+        settle_failed(d, slot->work, slot->extents[i].entry, &err);
+    }
 }
 
 // One entry, or the whole job, fails at the destination.

@@ -134,7 +134,11 @@ static bool is_foreign(const struct preamble *p)
 static int stage_after_preamble(const struct door *d, const struct preamble *p, enum stage *next)
 {
     *next = STAGE_ARRIVED;
-    if (is_foreign(p) || p->kind == GREET_CONTROL || !d->knows)
+    if (!d->knows)
+        return 0;
+    if (is_foreign(p))
+        return -EACCES; // its kind means nothing here, and must not pass for one that was proved
+    if (p->kind == GREET_CONTROL)
         return 0;
     if (memcmp(p->job.bytes, d->job.bytes, sizeof(d->job.bytes)) != 0)
         return -EACCES;

@@ -2,12 +2,13 @@
 // fixed buffers, an absolute deadline for each (GREETING_WAIT_MS from accept), at most GREETING_CONNECTIONS;
 // when full the oldest goes.
 //
-// Two rooms: every connection gives its preamble (struct preamble) first. A data or peer connection for a job
-// whose secret the door knows then goes through ask, answer and proof (proto/greet.h). An arrival is handed
-// out when it has shown all it must: control and foreign ones (door_route: all) after the preamble, data and
-// peer ones after the proof. A door that knows a secret refuses data and peer connections of other jobs. A
-// connection that breaks the rules is closed and counted, with no word back; a wrong wire version in a
-// preamble is an arrival too (preamble.version tells), so that the owner can answer it.
+// Every connection gives its preamble (struct preamble) first. Then it depends on whether the door knows the
+// secret of a job (door_know):
+// - without, it only routes: every connection arrives after its preamble, unproved; one with a wrong wire
+//   version too (preamble.version tells), so that the owner can answer it;
+// - with, data and peer connections of that job go through ask, answer and proof (proto/greet.h) and arrive
+//   proved. Control connections arrive after the preamble. Other jobs and other versions are refused.
+// A connection that breaks the rules is closed and counted, with no word back.
 #ifndef PENSTOCK_MOVER_DOOR_H
 #define PENSTOCK_MOVER_DOOR_H
 
@@ -23,11 +24,10 @@ struct arrival {
     struct greet_ask ask;          // data and peer: after the proof
     struct secret key_in, key_out; // data and peer: of the two directions, as seen from here
     bool proved; // ask and keys are set: the other end has shown that it knows the job secret
-    uint64_t
-        deadline_ns; // GREETING_WAIT_MS after it came in (sys_clock_ns), for an owner that has more to ask
+    // GREETING_WAIT_MS after it came in (sys_clock_ns), for an owner that has more to ask.
+    uint64_t deadline_ns;
 };
 
-// Without a secret the door only routes: every arrival is handed out after its preamble.
 MUST_CHECK struct door *door_new(void);
 MUST_CHECK struct door *door_new_waiting(uint32_t wait_ms); // with another deadline than GREETING_WAIT_MS
 void door_free(struct door *d);

@@ -21,6 +21,7 @@ struct queued_event {
 struct job_end {
     struct channel *channel; // NULL: lost or not reached
     struct launched child;   // pid 0: none
+    bool spoke;              // a message of it has come
     bool hung_up;            // it does not take what is sent
     bool closed;             // it said CLOSED
 };

@@ -264,20 +264,30 @@ static int coord_make(struct job *j)
     return rc < 0 ? rc : j->coord != NULL ? 0 : -ENOMEM;
 }
 
+// What a broken control connection means. Before its first word the agent was never there.
+static void name_loss(const struct job_end *end, int error, struct err *err)
+{
+    if (error == -EACCES)
+        err_set(err, ERR_AUTH, 0, "", NULL, 0, "%s", channel_why(end->channel));
+    else if (error == -EPROTONOSUPPORT)
+        err_set(err, ERR_VERSION, 0, "", NULL, 0, "%s", channel_why(end->channel));
+    else if (!end->spoke && (error == -ENODATA || error == -ECONNRESET || error == -EPIPE))
+        err_set(err, ERR_START, 0, "", NULL, 0, "no agent answered%s",
+                end->child.pid > 0 ? "; is penstock there (--remote-path)?" : "");
+    else if (error == -EPROTO || error == -EMSGSIZE || error == -EBADMSG)
+        err_set(err, end->spoke ? ERR_PROTOCOL : ERR_START, -error, "", NULL, 0,
+                "what answered does not speak as an agent does");
+    else if (error == -ENODATA)
+        err_set(err, ERR_LOST, 0, "", NULL, 0, "the agent closed the control connection");
+    else
+        err_set(err, ERR_LOST, -error, "", NULL, 0, "the control connection failed");
+}
+
 static void hang_up(struct job *j, unsigned node, int error)
 {
     struct job_end *end = &j->ends[node];
-    const char *why = channel_why(end->channel);
-    bool refused = error == -EACCES;
     struct err err;
-    err_set(&err,
-            refused                                                       ? ERR_AUTH
-            : error == -EPROTO || error == -EMSGSIZE || error == -EBADMSG ? ERR_PROTOCOL
-                                                                          : ERR_LOST,
-            error == -ENODATA || refused ? 0 : -error, "", NULL, 0, "%s",
-            refused             ? why
-            : error == -ENODATA ? "the agent closed the control connection"
-                                : "the control connection failed");
+    name_loss(end, error, &err);
     snprintf(err.node, sizeof err.node, "%s", job_end_name(j, node));
     channel_free(end->channel);
     end->channel = NULL;
@@ -297,6 +307,7 @@ static void take_messages(struct job *j, unsigned node)
         got = channel_next(end->channel, &type, &fields, &len);
         if (got > 0)
             got = message_decode(type, fields, len, &m) == 0 ? 1 : -EPROTO;
+        end->spoke = end->spoke || got > 0;
         if (got > 0)
             coord_message(j->coord, node, &m, sys_clock_ns());
     }

@@ -153,8 +153,7 @@ static void on_body(struct op *op, int64_t result)
     } else if (check(r, slot)) {
         write_stripe(r, slot);
     } else {
-        dest->lost(dest->arg, slot->number);
-        dest->damaged(dest->arg, slot->number);
+        dest->damaged(dest->arg, slot);
         slot_idle(r, slot);
     }
 }

@@ -31,8 +31,8 @@ struct receiver_dest {
     void (*lost)(void *arg, uint64_t stripe);
     // The slot is about to be freed: what `small` kept in slot->file goes too.
     void (*slot_end)(void *arg, struct slot *slot);
-    // Came whole but damaged: to be sent again.
-    void (*damaged)(void *arg, uint64_t stripe);
+    // Came whole but damaged: to be sent again, or after the third time its files fail.
+    void (*damaged)(void *arg, struct slot *slot);
     struct worktab *works;
     bool in_memory; // the destination lies on tmpfs
 };

@@ -70,19 +70,23 @@ echo "tokyo: $tokyo   amsterdam: $amsterdam"
 step "The copy, paced at 400 Mbit/s; the receiving agent of the job is killed when half of it is durable"
 copy=(copy --key "$work/key" --state "$work/state" --streams 4 "$tokyo/run7" "$amsterdam/")
 printf '$ penstock %s\n' "${copy[*]:0:1} --rate 400M ${copy[*]:1}"
+mkfifo "$work/events"
+"$penstock" "${copy[@]}" --rate 400M --json-events >"$work/events" 2>"$work/first.err" &
+first=$!
+while read -r event; do
+    moved=$(sed -n 's/.*"moved":\([0-9]*\),"sent".*/\1/p' <<<"$event")
+    [[ -n $moved ]] || continue
+    printf '%s MiB durable\n' $((moved / 1048576))
+    if [[ $moved -gt 167772160 && ! -e $work/killed ]]; then
+        touch "$work/killed"
+        echo "killing the receiving agent's process"
+        kill -9 "$(job_of "$receiver")"
+    fi
+done <"$work/events"
 status=0
-"$penstock" "${copy[@]}" --rate 400M --json-events 2>"$work/first.err" |
-    while read -r event; do
-        moved=$(sed -n 's/.*"moved":\([0-9]*\),"sent".*/\1/p' <<<"$event")
-        [[ -n $moved ]] && printf '\r%s MiB durable ' $((moved / 1048576))
-        if [[ -n $moved && $moved -gt 167772160 && ! -e $work/killed ]]; then
-            touch "$work/killed"
-            kill -9 "$(job_of "$receiver")"
-        fi
-    done || status=$?
-printf '\n'
+wait "$first" || status=$?
 cat "$work/first.err"
-echo "exit ${PIPESTATUS[0]:-$status}"
+echo "exit $status"
 [[ -e $work/killed ]] || { echo "the copy was over before it could be killed" >&2; exit 1; }
 
 step "The same command again: only what was not durable moves"

@@ -17,7 +17,8 @@ enum stripe_state {
 struct lease {
     uint64_t id, segment, first;
     uint32_t count;
-    uint8_t states[LEASE_STRIPES_MAX]; // enum stripe_state
+    uint8_t states[LEASE_STRIPES_MAX];  // enum stripe_state
+    uint8_t damaged[LEASE_STRIPES_MAX]; // times that it came damaged
     struct lease *next;
 };
 
@@ -30,6 +31,7 @@ struct plan_segment {
     uint64_t number;
     uint32_t entry_count;
     uint32_t open; // entries not settled
+    bool told;     // that all are
     struct plan_entry *entries;
     struct plan_segment *next;
 };
@@ -147,6 +149,8 @@ int dest_plan_lease_done(struct dest_plan *p, uint64_t id)
             continue;
         struct lease *l = *at;
         *at = l->next;
+        for (uint32_t i = 0; i < l->count; i++)
+            p->arriving -= l->states[i] == STRIPE_ARRIVING;
         free(l);
         return 0;
     }
@@ -190,6 +194,18 @@ void dest_plan_lost(struct dest_plan *p, uint64_t stripe)
     }
 }
 
+bool dest_plan_damaged(struct dest_plan *p, uint64_t stripe)
+{
+    struct lease *l;
+    uint8_t *state = state_of(p, stripe, &l);
+    if (state == NULL || *state != STRIPE_ARRIVING)
+        return false;
+    p->arriving--;
+    bool last = ++l->damaged[stripe - l->first] >= DAMAGED_MAX;
+    *state = last ? STRIPE_SETTLED : STRIPE_NONE;
+    return last;
+}
+
 bool dest_plan_written(struct dest_plan *p, struct dest_written *w, uint64_t now_ns)
 {
     struct lease *l;
@@ -231,16 +247,19 @@ struct dest_written *dest_plan_group_take(struct dest_plan *p)
     return group;
 }
 
+// NULL: the segment is forgotten.
 static struct plan_entry *entry_of(const struct dest_plan *p, uint64_t segment, uint32_t entry)
 {
     struct plan_segment *s = segment_find(p, segment);
-    assert(s != NULL && entry < s->entry_count);
-    return &s->entries[entry];
+    assert(s == NULL || entry < s->entry_count);
+    return s != NULL ? &s->entries[entry] : NULL;
 }
 
 bool dest_plan_entry_commit(struct dest_plan *p, uint64_t segment, uint32_t entry)
 {
     struct plan_entry *e = entry_of(p, segment, entry);
+    if (e == NULL)
+        return false;
     assert(e->left > 0);
     e->left--;
     return e->left == 0 && !e->failed;
@@ -260,7 +279,7 @@ bool dest_plan_entry_fail(struct dest_plan *p, uint64_t segment, uint32_t entry,
                           uint64_t count)
 {
     struct plan_entry *e = entry_of(p, segment, entry);
-    if (e->failed)
+    if (e == NULL || e->failed)
         return false;
     e->failed = true;
     for (struct lease *l = p->leases; l != NULL; l = l->next) {
@@ -279,15 +298,19 @@ bool dest_plan_entry_fail(struct dest_plan *p, uint64_t segment, uint32_t entry,
 
 bool dest_plan_entry_failed(const struct dest_plan *p, uint64_t segment, uint32_t entry)
 {
-    return entry_of(p, segment, entry)->failed;
+    const struct plan_entry *e = entry_of(p, segment, entry);
+    return e == NULL || e->failed;
 }
 
 bool dest_plan_entries_settled(struct dest_plan *p, uint64_t segment, uint32_t entries)
 {
     struct plan_segment *s = segment_find(p, segment);
-    assert(s != NULL && s->open >= entries);
+    if (s == NULL || s->told)
+        return false;
+    assert(s->open >= entries);
     s->open -= entries;
-    return s->open == 0;
+    s->told = s->open == 0;
+    return s->told;
 }
 
 uint32_t dest_plan_arriving(const struct dest_plan *p)

@@ -13,6 +13,7 @@
 #include "proto/limits.h"
 
 #define GROUP_BYTES (UINT64_C(256) << 20) // a commit group closes after so many bytes,
+#define DAMAGED_MAX 3                     // a stripe is sent again twice, then its files fail
 #define GROUP_NS    UINT64_C(1000000000)  // or so long after its first stripe, or when nothing is in flight
 
 struct dest_plan;
@@ -24,6 +25,8 @@ void dest_plan_free(struct dest_plan *p);
 // -EEXIST, -ENOMEM.
 MUST_CHECK int dest_plan_segment(struct dest_plan *p, uint64_t segment, uint32_t entries,
                                  const uint64_t *stripes, uint32_t open_entries);
+// All its entries are settled. Stripes of files that failed may still arrive, be written and committed: of a
+// forgotten segment every entry has failed, and none is settled once more.
 void dest_plan_segment_forget(struct dest_plan *p, uint64_t segment);
 
 // The segment's stripes were numbered up to `end`: a stripe below it that no lease has is done or settled,
@@ -43,6 +46,8 @@ enum dest_answer {
 enum dest_answer dest_plan_arrive(struct dest_plan *p, uint64_t segment, uint64_t stripe);
 // It did not come whole, or damaged: NONE again.
 void dest_plan_lost(struct dest_plan *p, uint64_t stripe);
+// It came whole but damaged: NONE again. true: for the last time (DAMAGED_MAX); then it is SETTLED, and what it carries fails.
+bool dest_plan_damaged(struct dest_plan *p, uint64_t stripe);
 
 // One written stripe: embedded in what the owner keeps of it (leaves, states).
 struct dest_written {
@@ -68,8 +73,8 @@ void dest_plan_group_durable(struct dest_plan *p, const struct dest_written *gro
 bool dest_plan_entry_fail(struct dest_plan *p, uint64_t segment, uint32_t entry, uint64_t first,
                           uint64_t count);
 bool dest_plan_entry_failed(const struct dest_plan *p, uint64_t segment, uint32_t entry);
-// `entries` more entries are settled (published, skipped, failed, left to the retry). true: all of the
-// segment are.
+// `entries` more entries are settled (published, skipped, failed, left to the retry). true, and only once:
+// all of the segment are.
 bool dest_plan_entries_settled(struct dest_plan *p, uint64_t segment, uint32_t entries);
 
 uint32_t dest_plan_arriving(const struct dest_plan *p); // stripes in state ARRIVING: what is in flight here

@@ -27,7 +27,7 @@ struct source_plan {
     struct lease *leases; // sorted by first stripe
     uint32_t lease_count, lease_room;
     uint64_t free;
-    uint32_t ended[STREAMS_MAX]; // per stream: attempts below this are over
+    uint64_t ended[STREAMS_MAX]; // per stream: attempts below this are over
 };
 
 struct source_plan *source_plan_new(void)
@@ -184,7 +184,7 @@ uint64_t source_plan_stream_ended(struct source_plan *p, uint32_t stream, uint32
 {
     assert(stream < STREAMS_MAX);
     if (attempt >= p->ended[stream])
-        p->ended[stream] = attempt + 1;
+        p->ended[stream] = (uint64_t)attempt + 1;
     uint64_t back = 0;
     for (uint32_t i = 0; i < p->lease_count; i++) {
         struct lease *l = &p->leases[i];

@@ -4,6 +4,7 @@
 #   start_copy NAME ARGS...  starts it with --json-events in the background; its lines and messages in ${LOG[NAME]}
 #   wait_event NAME EXPR [SECONDS]  waits for a JSON line for which the jq expression holds, prints it
 #   end_copy NAME EXIT       waits for the end of a started copy; fails unless it ends with EXIT
+#   wait_gone SECONDS PID... waits until these processes have ended, whoever their parent is; fails after the time
 #   agent_pid NAME source|destination   the process that serves that end of a started copy
 #   told EXPR                fails unless the jq expression holds for the report
 #   says TEXT...             fails unless one line of the messages has every TEXT
@@ -96,22 +97,21 @@ wait_event() {
     exec {stream}<&-
     kill "$tail_pid" 2>/dev/null || true
     wait "$tail_pid" 2>/dev/null || true
-    [[ $found -eq 0 ]] || fail "$name never came to: $expression"
+    [[ $found -eq 0 ]] || fail "$name never came to $expression, but to $(tail -n 3 "${LOG[$name]}")"
 }
 
 end_copy() {
-    local name=$1 pid=${PID[$1]} timer ended='' status=0
-    sleep "$COPY_SECONDS" &
-    timer=$!
-    wait -n -p ended "$pid" "$timer" || status=$?
-    if [[ $ended == "$timer" ]]; then
-        fail "$name still ran after $COPY_SECONDS s"
-    fi
+    local name=$1 pid=${PID[$1]} status=0
+    wait_gone "$COPY_SECONDS" "$pid" || fail "$name still ran after $COPY_SECONDS s"
     unset "PID[$name]"
-    kill "$timer"
-    wait "$timer" 2>/dev/null || true
-    tail -n 20 "${LOG[$name]}"
+    wait "$pid" || status=$?
+    tail -n 8 "${LOG[$name]}"
     is "$2" "$status" "exit status of $name"
+}
+
+wait_gone() {
+    PYTHONPATH=$LIB /usr/bin/python3 -Bc 'import sys, processes
+sys.exit(not processes.wait_gone([int(pid) for pid in sys.argv[2:]], float(sys.argv[1])))' "$@"
 }
 
 # The destination's process is the one that has the lock open.

@@ -132,8 +132,8 @@ struct transfer {
 static int64_t transfer_now(const struct engine *e, struct open_file *f, struct op *op)
 {
     int rc = host_call(process_host(e->process), op->kind == OP_READ ? "read" : "write");
-    if (rc < 0)
-        return rc;
+    if (rc < 0 || !process_alive(e->process)) // the call may have been its end
+        return rc < 0 ? rc : -ECANCELED;
     if (op->kind == OP_READ)
         return file_read(f, op->buf, op->len, op->offset);
     int64_t n = file_write(f, op->buf, op->len, op->offset);
@@ -145,7 +145,7 @@ static void transfer_end(void *arg)
     struct transfer *t = arg;
     struct engine *e = t->engine;
     int64_t result = transfer_now(e, t->file, t->op);
-    if (process_alive(e->process)) // the call may have been its end
+    if (process_alive(e->process))
         finish(e, t->op, result);
     free(t);
 }

@@ -91,6 +91,27 @@ static void discard(struct fiber *f)
 }
 #endif
 
+// Stacks that were given back, to be used again.
+struct idle_stack {
+    struct idle_stack *next;
+};
+static struct idle_stack *idle_stacks;
+
+static uint8_t *stack_take(void)
+{
+    if (idle_stacks != NULL) {
+        struct idle_stack *idle = idle_stacks;
+        idle_stacks = idle->next;
+        return (uint8_t *)idle - GUARD_BYTES;
+    }
+    uint8_t *memory = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert(memory != MAP_FAILED);
+    int rc = mprotect(memory, GUARD_BYTES, PROT_NONE);
+    assert(rc == 0);
+    return memory;
+}
+
 struct fiber *fiber_of_thread(void)
 {
     struct fiber *f = calloc(1, sizeof *f);
@@ -111,17 +132,13 @@ struct fiber *fiber_new(void (*run)(void *arg), void *arg)
 {
     struct fiber *f = calloc(1, sizeof *f);
     assert(f != NULL);
-    f->memory = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    assert(f->memory != MAP_FAILED);
-    int rc = mprotect(f->memory, GUARD_BYTES, PROT_NONE);
-    assert(rc == 0);
+    f->memory = stack_take();
     f->bottom = f->memory + GUARD_BYTES;
     f->len = STACK_BYTES;
     f->run = run;
     f->arg = arg;
     prepare(f);
-    rc = getcontext(&f->context);
+    int rc = getcontext(&f->context);
     assert(rc == 0);
     f->context.uc_stack.ss_sp = f->memory + GUARD_BYTES;
     f->context.uc_stack.ss_size = STACK_BYTES;
@@ -135,7 +152,9 @@ void fiber_free(struct fiber *f)
     if (f == NULL)
         return;
     discard(f);
-    munmap(f->memory, GUARD_BYTES + STACK_BYTES);
+    struct idle_stack *idle = (struct idle_stack *)(void *)(f->memory + GUARD_BYTES);
+    idle->next = idle_stacks;
+    idle_stacks = idle;
     free(f);
 }
 

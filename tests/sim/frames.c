@@ -7,6 +7,7 @@
 
 enum {
     HEAD_KIND = 5,
+    HEAD_STRIPE = 24,
     HEAD_BODY = 40,
     HEAD_TRAILER = 44,
     KIND_STRIPE = 1,
@@ -45,7 +46,10 @@ static void begin_rest(struct frames *f, struct net_trouble *t, size_t at, size_
         t->flipped_heads++;
         flip(out, at - 1 - rng_below(rng, fresh));
     } else if (f->left > 0 && rng_once_in(rng, t->flip_body_once_in)) {
+        uint8_t *flips = &t->flips_of[f->head[HEAD_STRIPE]]; // there are few stripes
         t->flipped_bodies++;
+        ++*flips;
+        t->worst_flips = *flips > t->worst_flips ? *flips : t->worst_flips;
         f->flip_in = rng_below(rng, f->left);
     }
     if (rng_once_in(rng, t->cut_once_in))

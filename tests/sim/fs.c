@@ -13,10 +13,8 @@ enum { WALL_S = 1700000000, NO_LIMIT_BLOCKS = 1 << 30 };
 struct timespec fs_now(void)
 {
     // Two changes at the same moment would have the same mtime, which no mover could tell apart.
-    static uint64_t last_ns;
-    last_ns = u64_max(last_ns + 1, sched_now_ns());
-    return (struct timespec){.tv_sec = (time_t)(WALL_S + last_ns / NS_PER_S),
-                             .tv_nsec = (long)(last_ns % NS_PER_S)};
+    uint64_t ns = sched_stamp_ns();
+    return (struct timespec){.tv_sec = (time_t)(WALL_S + ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
 struct inode *inode_new(struct fs *fs, mode_t mode)
@@ -38,6 +36,32 @@ struct fs *fs_new(uint64_t device, uint64_t seed)
     fs->root->parent = fs->root;
     fs->root->links = 1;
     return fs;
+}
+
+static void inode_free(struct inode *i)
+{
+    for (size_t k = 0; k < i->room; k++) {
+        if (i->kept_blocks[k] != i->seen_blocks[k])
+            free(i->kept_blocks[k]);
+        free(i->seen_blocks[k]);
+    }
+    free(i->seen_blocks);
+    free(i->kept_blocks);
+    free(i->target);
+    names_free(&i->names);
+    names_free(&i->kept_names);
+    free(i);
+}
+
+void fs_free(struct fs *fs)
+{
+    while (fs->inodes != NULL) {
+        struct inode *i = fs->inodes;
+        fs->inodes = i->next;
+        inode_free(i);
+    }
+    changes_free(fs);
+    free(fs);
 }
 
 struct inode *fs_root(struct fs *fs)

@@ -47,6 +47,7 @@ struct inode {
 };
 
 struct fs *fs_new(uint64_t device, uint64_t seed);
+void fs_free(struct fs *fs);
 struct inode *fs_root(struct fs *fs);
 uint64_t fs_device(const struct fs *fs);
 void fs_limit(struct fs *fs, uint64_t blocks); // so many may be in use from now on

@@ -30,10 +30,12 @@ struct name *names_find(const struct names *n, const char *text);
 void names_add(struct names *n, const char *text, struct inode *inode, uint64_t cookie);
 void names_remove(struct names *n, const char *text);
 void names_copy(const struct names *from, struct names *to);
+void names_free(struct names *n);
 void change_log(struct fs *fs, enum change_kind kind, struct inode *dir, const char *name,
                 struct inode *inode, struct inode *to_dir, const char *to_name);
 // Makes the changes that touch `dir` durable (NULL: all); with `rng` each only by chance, and the rest is
 // lost.
+void changes_free(struct fs *fs);
 void changes_keep(struct fs *fs, const struct inode *dir, struct rng *rng, unsigned keep_percent);
 
 #endif

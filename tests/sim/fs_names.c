@@ -40,11 +40,17 @@ void names_remove(struct names *n, const char *text)
     memmove(found, found + 1, (n->count - at) * sizeof *found);
 }
 
+void names_free(struct names *n)
+{
+    for (size_t i = 0; i < n->count; i++)
+        free(n->list[i].text);
+    free(n->list);
+    *n = (struct names){0};
+}
+
 void names_copy(const struct names *from, struct names *to)
 {
-    for (size_t i = 0; i < to->count; i++)
-        free(to->list[i].text);
-    to->count = 0;
+    names_free(to);
     for (size_t i = 0; i < from->count; i++)
         names_add(to, from->list[i].text, from->list[i].inode, from->list[i].cookie);
 }
@@ -108,6 +114,15 @@ static void change_free(struct change *c)
     free(c->name);
     free(c->to_name);
     free(c);
+}
+
+void changes_free(struct fs *fs)
+{
+    while (fs->changes != NULL) {
+        struct change *c = fs->changes;
+        fs->changes = c->next;
+        change_free(c);
+    }
 }
 
 // A change of the directory takes with it the earlier ones of the same names elsewhere: they come in order.

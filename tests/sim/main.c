@@ -1,6 +1,7 @@
 // sim [--seeds N] [--seed S] [--trace] [SCENARIO...]: runs scenarios over seeds S to S + N - 1 (1 unless
 // given), each in a process of its own, and prints a result line for each scenario.
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,9 @@ static const struct scenario {
     void (*run)(void *arg);
 } scenarios[] = {
     {"copy", scenario_copy},
+    {"lossy", scenario_lossy},
+    {"crash", scenario_crash},
+    {"kill", scenario_kill},
 };
 
 struct options {
@@ -141,6 +145,8 @@ int main(int argc, char **argv)
 {
     struct options opt = {.seed = 1, .seeds = 1};
     bool good = take_options(argc, argv, &opt), any = false;
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 30); // memory that goes back to the kernel has to be cleared again
+    (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
     if (!good) {
         fprintf(stderr, "usage: sim [--seeds N] [--seed S] [--trace] [SCENARIO...]\n");
         return 2;

@@ -153,12 +153,18 @@ struct item *model_find(struct model *m, const char *path)
     return NULL;
 }
 
-uint64_t model_data_bytes(const struct model *m)
+uint64_t model_needed_bytes(const struct model *m)
 {
     uint64_t sum = 0;
-    for (unsigned i = 0; i < m->count; i++)
-        if (!m->items[i].gone)
-            sum += version_data_bytes(item_now(&m->items[i]));
+    for (unsigned i = 0; i < m->count; i++) {
+        const struct item *item = &m->items[i];
+        bool there = item->had_old && item->old.key == item_now(item)->key;
+        const struct version *v = item_now(item);
+        uint64_t data = version_data_bytes(v);
+        if (item->gone || there || data == 0)
+            continue;
+        sum += v->size <= PACKED_FILE_BYTES_MAX ? v->size : data; // a packed file travels with its holes
+    }
     return sum;
 }
 

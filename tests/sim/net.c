@@ -171,7 +171,7 @@ int64_t socket_send(struct socket *s, const void *bytes, size_t len)
     uint64_t stall_ns = 0;
     if (s->side == 0 && way->written <= KIND_AT && way->written + n > KIND_AT && c->from >= 0)
         c->kind = ((const uint8_t *)bytes)[KIND_AT - way->written];
-    bool followed = c->kind == GREET_DATA && c->from == (int)s->side;
+    bool followed = (c->kind == 0 || c->kind == GREET_DATA) && c->from == (int)s->side;
     way->written += followed ? pass_frames(c, way, bytes, n, &stall_ns) : n;
     deliver(c, s->side, false, stall_ns);
     return (int64_t)n;

@@ -8,6 +8,8 @@
 struct process;
 struct socket;
 
+enum { NET_STRIPES_MAX = 256 };
+
 // What befalls connections, and what was seen on them.
 struct net_trouble {
     uint64_t delay_ns_max;      // of bytes on their way
@@ -18,6 +20,8 @@ struct net_trouble {
     // counted
     uint64_t frames, body_bytes; // that were put on data connections, resent ones too
     uint64_t cuts, flipped_bodies, flipped_heads, data_dials;
+    uint8_t flips_of[NET_STRIPES_MAX]; // stripe by number
+    unsigned worst_flips;              // of one stripe
 };
 
 void net_begin(void);

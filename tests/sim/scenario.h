@@ -3,5 +3,8 @@
 #define PENSTOCK_TESTS_SIM_SCENARIO_H
 
 void scenario_copy(void *arg);
+void scenario_lossy(void *arg);
+void scenario_crash(void *arg);
+void scenario_kill(void *arg);
 
 #endif

@@ -2,6 +2,7 @@
 #include "tests/sim/net.h"
 #include "tests/sim/runs.h"
 #include "tests/sim/scenario.h"
+#include "tests/sim/watch.h"
 #include "tests/sim/world.h"
 
 void scenario_copy(void *arg)
@@ -12,6 +13,7 @@ void scenario_copy(void *arg)
     struct run r;
     model_make(&m, &shape);
     model_make_old(&m, 20, 20);
+    watch_begin(&m);
     run_random(&r);
     run_copy(&r);
     run_check(&r, &m, 0);

@@ -39,9 +39,10 @@ struct timer {
 
 struct sched {
     struct rng rng;
-    uint64_t now_ns, steps;
+    uint64_t now_ns, stamp_ns, steps;
     struct fiber *home;
     struct task *tasks, *current;
+    struct task *dead; // kept for who joins them
     struct timer *timers; // a heap
     size_t timer_count, timer_room;
     uint64_t timer_number;
@@ -61,6 +62,12 @@ void sched_begin(uint64_t seed)
 uint64_t sched_now_ns(void)
 {
     return the_sched.now_ns;
+}
+
+uint64_t sched_stamp_ns(void)
+{
+    the_sched.stamp_ns = u64_max(the_sched.stamp_ns + 1, the_sched.now_ns);
+    return the_sched.stamp_ns;
 }
 
 struct rng *sched_rng(void)
@@ -270,7 +277,7 @@ void sched_kill(struct process *process)
 
 // ---- the loop ----
 
-// Unlinks tasks that have ended; their structs stay for who joins them.
+// Unlinks tasks that have ended.
 static void bury(void)
 {
     for (struct task **at = &the_sched.tasks; *at != NULL;) {
@@ -282,6 +289,8 @@ static void bury(void)
         *at = t->next;
         fiber_free(t->fiber);
         t->fiber = NULL;
+        t->next = the_sched.dead;
+        the_sched.dead = t;
     }
 }
 
@@ -365,6 +374,20 @@ void sched_run(void (*first)(void *arg), void *arg)
     struct task *t = task_new(NULL, "world", first_main, &call);
     while (t->state != TASK_ENDED)
         step();
+}
+
+void sched_end(void)
+{
+    for (struct task *t = the_sched.tasks; t != NULL; t = t->next)
+        t->state = TASK_ENDED;
+    bury();
+    while (the_sched.dead != NULL) {
+        struct task *t = the_sched.dead;
+        the_sched.dead = t->next;
+        free(t);
+    }
+    free(the_sched.timers);
+    free(the_sched.home);
 }
 
 void sched_dump(void)

@@ -17,11 +17,13 @@ struct process;
 struct task;
 
 void sched_begin(uint64_t seed);
+void sched_end(void); // nothing runs any more
 // Runs tasks until `first` (which it starts) has returned. A simulation without end and one in which nobody
 // can run any more are failures.
 void sched_run(void (*first)(void *arg), void *arg);
 
 uint64_t sched_now_ns(void);
+uint64_t sched_stamp_ns(void); // the same, but never the same twice
 struct rng *sched_rng(void);
 
 // A new task of the process (NULL: of the world outside).

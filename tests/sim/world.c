@@ -11,6 +11,12 @@
 #include "tests/sim/fs.h"
 #include "tests/sim/sched.h"
 
+struct mapping {
+    void *memory;
+    size_t len;
+    struct mapping *next;
+};
+
 struct process {
     struct host *host;
     char name[24];
@@ -19,6 +25,7 @@ struct process {
     int status;
     int (*main)(void *arg);
     void *arg;
+    struct mapping *mappings;
     struct process *next;
 };
 
@@ -48,6 +55,20 @@ void world_begin(uint64_t seed)
         h->knows_openat2 = !rng_once_in(&the_world.rng, 4);
         h->in_memory = rng_once_in(&the_world.rng, 6);
         h->direct_align = rng_once_in(&the_world.rng, 3) ? 0 : 4096;
+    }
+}
+
+void world_end(void)
+{
+    sched_end();
+    descriptor_end();
+    for (unsigned i = 0; i < HOSTS; i++)
+        fs_free(the_world.hosts[i].fs);
+    while (the_world.processes != NULL) {
+        struct process *p = the_world.processes;
+        the_world.processes = p->next;
+        mappings_free(&p->mappings);
+        free(p);
     }
 }
 
@@ -105,6 +126,38 @@ void world_trace(const char *fmt, ...)
     vfprintf(stderr, fmt, args);
     va_end(args);
     fprintf(stderr, "\n");
+}
+
+// ---- memory that the kernel takes back from a process ----
+
+void process_map(struct process *p, void *memory, size_t len)
+{
+    struct mapping *m = malloc(sizeof *m);
+    assert(m != NULL);
+    *m = (struct mapping){.memory = memory, .len = len, .next = p->mappings};
+    p->mappings = m;
+}
+
+void process_unmap(struct process *p, const void *memory)
+{
+    struct mapping **at = &p->mappings;
+    while (*at != NULL && (*at)->memory != memory)
+        at = &(*at)->next;
+    struct mapping *m = *at;
+    if (m == NULL)
+        world_fail("memory is given back that was not mapped");
+    *at = m->next;
+    free(m);
+}
+
+static void mappings_free(struct mapping **list)
+{
+    while (*list != NULL) {
+        struct mapping *m = *list;
+        *list = m->next;
+        munmap_really(m->memory, m->len);
+        free(m);
+    }
 }
 
 // ---- processes ----
@@ -239,9 +292,9 @@ unsigned host_processes(const struct host *h)
     return count;
 }
 
-static void strike(struct host *h)
+void host_strike(struct host *h)
 {
-    h->trouble.end_once_in = 0;
+    h->trouble.armed = false;
     if (h->trouble.end_is_crash)
         host_crash(h);
     else
@@ -253,8 +306,8 @@ int host_call(struct host *h, const char *what)
     struct trouble *t = &h->trouble;
     task_pause();
     t->calls++;
-    if (rng_once_in(&the_world.rng, t->end_once_in))
-        strike(h);
+    if (t->armed && rng_once_in(&the_world.rng, t->end_once_in))
+        host_strike(h);
     if (t->calls != t->fail_at)
         return 0;
     t->failed = true;

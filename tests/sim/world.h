@@ -17,8 +17,9 @@ struct trouble {
     int fail_errno;
     bool failed;            // it has
     unsigned short_once_in; // reads and writes that move less than asked for
-    unsigned end_once_in;   // every so many calls the host crashes, or its processes are killed; 0: never
+    bool armed;             // the host will be struck, once: it crashes, or its processes are killed
     bool end_is_crash;
+    unsigned end_once_in; // at a call, once in so many; 0: at another time
 };
 
 struct fs;
@@ -35,6 +36,7 @@ struct host {
 };
 
 void world_begin(uint64_t seed);
+void world_end(void);
 uint64_t world_seed(void);
 struct rng *world_rng(void); // for scenarios and faults; tasks have a generator of their own
 struct host *world_host(unsigned which);
@@ -67,6 +69,7 @@ void process_kill(struct process *p);
 // tells the peers. The host is up again at once.
 void host_crash(struct host *h);
 void host_kill(struct host *h);                // all its processes
+void host_strike(struct host *h);              // one of the two, as h->trouble says
 unsigned host_processes(const struct host *h); // that are alive
 // Called where a system call of a process of the host begins: counts, lets others run, makes trouble. 0, or
 // the -errno that it is to return.

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <CUnit/CUnit.h>
@@ -63,9 +64,9 @@ static inline int64_t kit_run(struct engine *e, struct kit_op op)
     return result;
 }
 
-static inline struct engine *kit_engine(enum engine_kind kind)
+static inline struct engine *kit_engine_deep(enum engine_kind kind, unsigned depth)
 {
-    struct engine_config cfg = {.kind = kind, .depth = KIT_DEPTH, .file_threads = KIT_FILE_THREADS};
+    struct engine_config cfg = {.kind = kind, .depth = depth, .file_threads = KIT_FILE_THREADS};
     struct engine *e = NULL;
     char why[160];
     int rc = engine_new(&cfg, &e, why);
@@ -79,12 +80,17 @@ static inline struct engine *kit_engine(enum engine_kind kind)
     return e;
 }
 
+static inline struct engine *kit_engine(enum engine_kind kind)
+{
+    return kit_engine_deep(kind, KIT_DEPTH);
+}
+
 // Runs the test with each engine.
-static inline void kit_each(void (*test)(struct engine *e))
+static inline void kit_each_deep(void (*test)(struct engine *e), unsigned depth)
 {
     static const enum engine_kind kinds[] = {ENGINE_URING, ENGINE_AIO, ENGINE_THREADS};
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct engine *e = kit_engine(kinds[i]);
+        struct engine *e = kit_engine_deep(kinds[i], depth);
         if (e == NULL)
             continue;
         test(e);
@@ -93,16 +99,20 @@ static inline void kit_each(void (*test)(struct engine *e))
     }
 }
 
-// Pseudo-random bytes, the same for the same seed.
+static inline void kit_each(void (*test)(struct engine *e))
+{
+    kit_each_deep(test, KIT_DEPTH);
+}
+
+// Pseudo-random bytes, the same for the same seed; len is a multiple of 8 or the rest stays as it is.
 static inline void kit_fill(void *buf, size_t len, uint64_t seed)
 {
-    uint8_t *at = buf;
     uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i + sizeof(x) <= len; i += sizeof(x)) {
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        at[i] = (uint8_t)(x >> 32);
+        memcpy((uint8_t *)buf + i, &x, sizeof(x));
     }
 }
 
@@ -113,7 +123,7 @@ static inline const char *kit_disk(void)
     return dir != NULL ? dir : "/tmp";
 }
 
-// A new file without a name, open for reading and writing, also with O_DIRECT or other flags; -errno.
+// A new file without a name, open for reading and writing, or as the flags say; -1 when they are refused.
 static inline int kit_file(const char *dir, int flags)
 {
     char name[4096], again[64];

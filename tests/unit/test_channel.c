@@ -301,6 +301,23 @@ static void test_sealed_as_specified(void)
     seal_free(seal);
 }
 
+// The vector of PROTOCOL.md, made with python3-cryptography.
+static void test_sealed_known_bytes(void)
+{
+    int fds[2];
+    uint8_t bytes[64];
+    kit_pair(fds);
+    struct channel *c = kit_sealed(fds[1], 0, 1, PEER_BYTES_MAX);
+    CU_ASSERT_EQUAL(channel_send_bytes(c, PEER_NEED, "need", 4), 0);
+    CU_ASSERT_EQUAL(channel_send_bytes(c, PEER_SEGMENT, NULL, 0), 0);
+    CU_ASSERT_EQUAL(read(fds[0], bytes, sizeof(bytes)), 48);
+    CU_ASSERT(hex_equal(bytes, 48,
+                        "06000000b95c8a1285683233a3a853dcb3af155451bb352205f6"
+                        "020000005c64d4b9228649620aa7065cb31bd9a45cde"));
+    channel_free(c);
+    close(fds[0]);
+}
+
 static void test_sealed_flipped_bit(void)
 {
     uint8_t bytes[256];
@@ -457,6 +474,7 @@ void suite_channel(void)
     CU_add_test(suite, "end_in_message", test_end_in_message);
     CU_add_test(suite, "bad_lengths", test_bad_lengths);
     CU_add_test(suite, "sealed_as_specified", test_sealed_as_specified);
+    CU_add_test(suite, "sealed_known_bytes", test_sealed_known_bytes);
     CU_add_test(suite, "sealed_flipped_bit", test_sealed_flipped_bit);
     CU_add_test(suite, "sealed_out_of_order", test_sealed_out_of_order);
     CU_add_test(suite, "sealed_reflected", test_sealed_reflected);

@@ -220,7 +220,7 @@ static int never_entered(void)
         return 1;
     engine_start(e, &op.op);
     uint64_t start_ns = sys_clock_ns();
-    if (engine_step(e, 0) != 0 || sys_clock_ns() - start_ns > UINT64_C(500000000))
+    if (engine_step(e, 0) != 0 || sys_clock_ns() - start_ns > UINT64_C(5000000000))
         return 2;
     if (engine_step(e, 50) != 0 || sys_clock_ns() - start_ns < UINT64_C(50000000))
         return 3;

@@ -256,11 +256,11 @@ static void use_ring(struct engine *e)
     char out[] = "old", in[sizeof(out)] = "", back[sizeof(out)] = "";
     int fds[2], fd = kit_file("/dev/shm", 0);
     CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    struct kit_op receives = kit_transfer(OP_RECV, fds[1], in, sizeof(in), 0);
-    engine_start(e, &receives.op);
-    CU_ASSERT_EQUAL(engine_step(e, 0), 0);
     CU_ASSERT_EQUAL(kit_run(e, kit_transfer(OP_WRITE, fd, out, sizeof(out), 0)), 0);
     CU_ASSERT_EQUAL(kit_run(e, kit_transfer(OP_READ, fd, back, sizeof(back), 0)), sizeof(back));
+    struct kit_op receives = kit_transfer(OP_RECV, fds[1], in, sizeof(in), 0);
+    engine_start(e, &receives.op);
+    CU_ASSERT_EQUAL(engine_step(e, 1), 0);
     CU_ASSERT_EQUAL(kit_run(e, kit_transfer(OP_SEND, fds[0], out, sizeof(out), 0)), 0);
     CU_ASSERT_TRUE(receives.done == 1 && receives.result == 0);
     CU_ASSERT_STRING_EQUAL(back, out);

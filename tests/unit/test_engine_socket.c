@@ -58,7 +58,7 @@ enum { PERIOD = 65521, PIECE_MAX = 3 * MIB };
 
 static uint8_t *pattern_new(void)
 {
-    uint8_t *pattern = malloc(PERIOD + PIECE_MAX);
+    uint8_t *pattern = calloc(1, PERIOD + PIECE_MAX);
     CU_ASSERT_PTR_NOT_NULL_FATAL(pattern);
     kit_fill(pattern, PERIOD, 3);
     for (size_t i = PERIOD; i < PERIOD + PIECE_MAX; i++)

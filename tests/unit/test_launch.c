@@ -80,7 +80,8 @@ static void test_no_program(void)
     struct launched l = {.pid = 4711, .fd = 4711};
     struct err err;
     uint32_t open_before = scratch_open_files();
-    CU_ASSERT_EQUAL(launch_spawn(argv, &l, &err), -ENOENT);
+    int rc = launch_spawn(argv, &l, &err);
+    CU_ASSERT(rc == -ENOENT || rc == -EACCES); // PATH may name a directory that is closed to us
     CU_ASSERT_EQUAL(err.class, ERR_START);
     CU_ASSERT_STRING_EQUAL(err.path, none);
     argv[0] = path;

@@ -16,7 +16,7 @@
 #include "tests/unit/scratch.h"
 #include "tests/unit/walked.h"
 
-static char nothing[] = "";
+static char nothing[] = "", from[] = "a/b", to[] = "to/it";
 
 static struct walk *walk_of(const struct walk_source *source)
 {
@@ -76,8 +76,10 @@ static void test_way_back(void)
 {
     enum { DEPTH = DIR_CHAIN_HELD_MAX + DIR_CHAIN_REFILL + 8, FILES = 60 };
     struct scratch s = scratch_begin();
-    int at = dup(s.fd);
-    scratch_file(at, "0", "");
+    scratch_dir(s.fd, "a");
+    scratch_dir(s.fd, "a/b");
+    scratch_file(s.fd, "0", "");
+    int at = openat(s.fd, "a/b", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int depth = 0; depth < DEPTH; depth++) {
         for (int i = 0; i < FILES; i++) { // of names so long that few fit a buffer
             char name[256];
@@ -89,9 +91,10 @@ static void test_way_back(void)
         at = next;
     }
     close(at);
-    struct walked l = walked_dir(s.fd);
-    CU_ASSERT_EQUAL(l.count, 1 + DEPTH + 1 + DEPTH * FILES);
-    CU_ASSERT_EQUAL(walked_count(&l, "d ") + walked_count(&l, "f "), l.count);
+    const struct walk_source source = {s.fd, from, to};
+    struct walked l = walked_sources(&source, 1);
+    CU_ASSERT_EQUAL(l.count, DEPTH + 1 + DEPTH * FILES);
+    CU_ASSERT_EQUAL(walked_count(&l, "d to/it") + walked_count(&l, "f to/it/"), l.count);
     CU_ASSERT_EQUAL(l.bad, 0);
     uint32_t twice = 0;
     for (uint32_t i = 1; i < l.count; i++) // the same name again would be near in a directory read anew

@@ -1,0 +1,50 @@
+#!/usr/bin/python3
+"""A second implementation of the wire, written from proto/PROTOCOL.md and from nothing else.
+
+    peer.py vectors [--check]               write tests/vectors/, or fail when it would change
+    peer.py coordinate-and-send DIR PLACE   send the contents of DIR to a real agent
+"""
+import argparse
+import os
+import sys
+
+from peer import vectors
+from peer.job import Settings
+from peer.send import Sender
+
+
+def settings_of(options):
+    return Settings(program=options.program, key=options.key, streams=options.streams,
+                    stripe_bytes=options.stripe << 20, sealed=not options.plain, agent_dials=options.agent_dials,
+                    cases={"changed": options.changed, "bad": options.bad})
+
+
+def send(options):
+    Sender(options.dir, options.place, settings_of(options)).run()
+
+
+def parse():
+    parser = argparse.ArgumentParser(description="A second implementation of the wire.")
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("vectors")
+    command.add_argument("--check", action="store_true")
+    command.set_defaults(run=vectors.run)
+    job = argparse.ArgumentParser(add_help=False)
+    job.add_argument("--key", help="key file, for penstock://")
+    job.add_argument("--program", default=os.environ.get("PENSTOCK", "penstock"), help="for a place without an agent")
+    job.add_argument("--streams", type=int, default=2)
+    job.add_argument("--stripe", type=int, default=1, help="MiB")
+    job.add_argument("--plain", action="store_true", help="streams are not sealed")
+    job.add_argument("--agent-dials", action="store_true", help="the agent dials this end")
+    command = commands.add_parser("coordinate-and-send", parents=[job])
+    command.add_argument("--changed", action="append", default=[], metavar="PATH", help="seems changed when first read")
+    command.add_argument("--bad", type=int, default=0, metavar="N", help="so many stripes are damaged")
+    command.add_argument("dir")
+    command.add_argument("place", help="penstock://127.0.0.1:PORT/PATH, or a path for an agent of its own")
+    command.set_defaults(run=send)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    chosen = parse()
+    sys.exit(chosen.run(chosen))

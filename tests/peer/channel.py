@@ -1,0 +1,230 @@
+"""Conversations of messages: over pipes, under TLS through openssl, and sealed between agents."""
+import os
+import queue
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from . import greet, message
+from .seal import TAG, Seal
+from .wire import Reader, Refused, u16, u32
+
+WAIT_S = 30
+SUITE = "TLS_AES_128_GCM_SHA256"
+
+
+class Closed(Exception):
+    """The other side has closed the connection."""
+
+
+class Failed(Exception):
+    """The other side said FAIL."""
+
+    def __init__(self, fail):
+        super().__init__(f"FAIL of class {fail.__dict__['class']}, errno {fail.os}: {fail.text.decode(errors='replace')}")
+        self.fail = fail
+
+
+def hang_up(sock):
+    """Closes a connection, also for a thread that reads it."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the other side was first
+    sock.close()
+
+
+class Child:
+    """A program that speaks on its standard input and output."""
+
+    def __init__(self, command):
+        ours, theirs = socket.socketpair()
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs)
+        theirs.close()
+        self.sock = ours
+
+    def read(self):
+        return self.sock.recv(65536)
+
+    def write(self, content):
+        self.sock.sendall(content)
+
+    def close(self):
+        hang_up(self.sock)
+        self.process.wait(WAIT_S)
+
+
+class Tls:
+    """TLS 1.3 with a pre-shared key, by openssl, behind a preamble in clear. openssl connects to a socket of this
+    process, which passes the bytes on."""
+
+    def __init__(self, address, key, preamble):
+        self.sock = socket.create_connection(address, WAIT_S)
+        self.sock.settimeout(None)
+        self.sock.sendall(preamble)
+        with tempfile.TemporaryDirectory(prefix="peer.") as folder:
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(f"{folder}/tls")
+            listener.listen(1)
+            listener.settimeout(WAIT_S)
+            name, secret = key
+            self.process = subprocess.Popen(
+                ["openssl", "s_client", "-unix", f"{folder}/tls", "-quiet", "-nocommands", "-tls1_3", "-ciphersuites",
+                 SUITE, "-psk_identity", name, "-psk", secret],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
+            self.inner = listener.accept()[0]
+            listener.close()
+        threading.Thread(target=self.relay, args=(self.inner, self.sock), daemon=True).start()
+        threading.Thread(target=self.relay, args=(self.sock, self.inner), daemon=True).start()
+
+    @staticmethod
+    def relay(source, target):
+        try:
+            while content := source.recv(65536):
+                target.sendall(content)
+        except OSError:
+            pass
+        hang_up(source)
+        hang_up(target)
+
+    def read(self):
+        return os.read(self.process.stdout.fileno(), 65536)
+
+    def write(self, content):
+        view = memoryview(content)
+        while view:
+            view = view[os.write(self.process.stdin.fileno(), view):]
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        hang_up(self.sock)
+        hang_up(self.inner)
+
+
+class Control:
+    """The control connection to an agent. A thread reads it and answers PING; what comes is kept in `log`."""
+
+    def __init__(self, transport):
+        self.transport = transport
+        self.log = []
+        self.waiting = []  # came, and nobody has asked for it yet
+        self.inbox = queue.Queue()
+        self.lock = threading.Lock()
+        self.ended = None
+        threading.Thread(target=self.read_all, daemon=True).start()
+
+    def read_all(self):
+        buffer = bytearray()
+        try:
+            while content := self.transport.read():
+                buffer += content
+                while len(buffer) >= message.HEAD:
+                    reader = Reader(buffer[:message.HEAD])
+                    length, number = reader.u32(), reader.u16()
+                    if length > message.LONGEST:
+                        raise Refused(f"a message of {length} bytes")
+                    if len(buffer) < message.HEAD + length:
+                        break
+                    self.take(message.decode(number, bytes(buffer[message.HEAD:message.HEAD + length])))
+                    del buffer[:message.HEAD + length]
+            self.inbox.put(Closed("the control connection was closed"))
+        except OSError as error:
+            self.inbox.put(Closed(f"the control connection broke: {error}"))
+        except Exception as error:  # whoever waits must hear of it
+            self.inbox.put(error)
+
+    def take(self, came):
+        if came.name == "PING":
+            try:
+                self.send("PONG", cookie=came.cookie)
+            except OSError:
+                pass  # told by the reading end
+        elif came.name != "PONG":
+            self.inbox.put(came)
+
+    def send(self, name, **fields):
+        self.send_bytes(message.Message(name, **fields).encode())
+
+    def send_bytes(self, content):
+        with self.lock:
+            self.transport.write(content)
+
+    def fetch(self, deadline):
+        """Moves one message from the inbox to those that wait."""
+        if self.ended is not None:
+            raise self.ended
+        try:
+            came = self.inbox.get(timeout=max(0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise TimeoutError("the agent says nothing more") from None
+        if isinstance(came, Exception):
+            self.ended = came
+            raise came
+        self.log.append(came)
+        self.waiting.append(came)
+
+    def wait(self, *names, seconds=WAIT_S, fits=lambda came: True):
+        """The first message of these names that fits and nobody has asked for."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for at, came in enumerate(self.waiting):
+                if came.name in names and fits(came):
+                    return self.waiting.pop(at)
+                if came.name == "FAIL":
+                    raise Failed(self.waiting.pop(at))
+            self.fetch(deadline)
+
+    def said(self, name):
+        """All messages of a name that have come."""
+        return [came for came in self.log if came.name == name]
+
+    def close(self):
+        self.transport.close()
+
+
+class Peer:
+    """The peer connection: PROTOCOL.md, "Peer connection"."""
+
+    def __init__(self, sock, sent_key, received_key):
+        self.sock = sock
+        self.sent, self.received = Seal(sent_key), Seal(received_key)
+        self.sent_count = self.received_count = 0
+
+    def sealed(self, number, body):
+        head = u32(2 + len(body))
+        text = self.sent.close(self.sent_count, head, u16(number) + body)
+        self.sent_count += 1
+        return head + text
+
+    def send(self, number, body):
+        self.sock.sendall(self.sealed(number, body))
+
+    def receive(self):
+        """(type, body); Closed when the other side is gone."""
+        head = greet.receive(self.sock, 4)
+        if not head:
+            raise Closed("the peer connection was closed")
+        length = int.from_bytes(head, "little")
+        if not 2 <= length <= 2 + message.PEER_LONGEST:
+            raise Refused(f"a sealed message of {length} bytes")
+        text = self.received.open(self.received_count, head, greet.must_receive(self.sock, length + TAG))
+        self.received_count += 1
+        return int.from_bytes(text[:2], "little"), text[2:]
+
+    def close(self):
+        hang_up(self.sock)
+
+
+def read_key(path):
+    """(name, secret in hex) of the first line of a key file."""
+    with open(path, encoding="ascii") as file:
+        for line in file:
+            words = line.split()
+            if words and not words[0].startswith("#"):
+                return words[0], words[1]
+    raise Refused(f"{path} has no key")
