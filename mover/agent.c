@@ -10,6 +10,7 @@
 
 #include "mover/agent_inner.h"
 #include "mover/slot.h"
+#include "proto/hello.h"
 #include "proto/version.h"
 #include "storage/sys.h"
 
@@ -67,32 +68,33 @@ int agent_refuse(struct agent *a, const struct err *err)
 
 static int on_hello(struct agent *a, const struct msg_hello *m)
 {
-    char software[65];
     char node[ADDRESS_BYTES_MAX];
-    blob_string(&m->software, software, sizeof software);
+    struct message hello;
+    struct err err;
     sys_host_name(node);
-    struct message hello = {.type = MESSAGE_HELLO,
-                            .hello = {.version = WIRE_VERSION,
-                                      .version_min = WIRE_VERSION_MIN,
-                                      .features = FEATURES_HAVE,
-                                      .required = FEATURES_REQUIRED,
-                                      .software = blob_text(SOFTWARE),
-                                      .node = blob_text(node)}};
+    hello_make(SOFTWARE, node, &hello);
     a->hello = true;
     int rc = say(a, &hello);
-    if (rc < 0 || (m->version >= WIRE_VERSION_MIN && m->version_min <= WIRE_VERSION &&
-                   (m->required & ~FEATURES_HAVE) == 0))
+    if (rc < 0 || hello_accept(m, SOFTWARE, &err) == 0)
         return rc;
-    struct err err;
-    err_set(&err, ERR_VERSION, 0, "", NULL, 0, "%s speaks wire version %u to %u, %s speaks %u to %u",
-            software, m->version_min, m->version, SOFTWARE, WIRE_VERSION_MIN, WIRE_VERSION);
     return agent_refuse(a, &err);
+}
+
+static void dial(struct agent *a, struct stream *s, uint32_t attempt)
+{
+    struct blob list = blob_of(a->addresses, a->addresses_len);
+    if (a->way == LINK_INSIDE)
+        stream_dial_inside(s, attempt, &a->acceptor);
+    else
+        stream_dial(s, attempt, &a->acceptor, &list);
 }
 
 static int on_link(struct agent *a, const struct msg_link *m)
 {
-    a->dials = m->dial != 0;
-    if (!a->dials)
+    if (m->dial > LINK_INSIDE || (m->dial == LINK_INSIDE && a->cfg->dials_inside == NULL))
+        return -EPROTO;
+    a->way = (enum link_way)m->dial;
+    if (a->way == LINK_EXPECT)
         return 0;
     free(a->addresses);
     a->addresses = malloc(m->addresses.len + 1);
@@ -102,17 +104,15 @@ static int on_link(struct agent *a, const struct msg_link *m)
         memcpy(a->addresses, m->addresses.bytes, m->addresses.len);
     a->addresses_len = m->addresses.len;
     a->acceptor = m->acceptor;
-    struct blob list = blob_of(a->addresses, a->addresses_len);
-    stream_dial(a->peer, 0, &a->acceptor, &list);
+    dial(a, a->peer, 0);
     return 0;
 }
 
 static int on_redial(struct agent *a, const struct msg_redial *m)
 {
-    if (m->stream >= a->job.streams || !a->dials)
+    if (m->stream >= a->job.streams || a->way == LINK_EXPECT)
         return -EPROTO;
-    struct blob list = blob_of(a->addresses, a->addresses_len);
-    stream_dial(a->streams[m->stream], m->attempt, &a->acceptor, &list);
+    dial(a, a->streams[m->stream], m->attempt);
     return 0;
 }
 
@@ -166,18 +166,24 @@ static int take_messages(struct agent *a)
     return 0;
 }
 
-// A peer connection that stands at the dialler's end lets the streams be dialled.
-static void watch_linked(struct agent *a, const struct mail *mail)
+// What the threads of connections tell lets others be dialled: all streams when the peer connection stands;
+// inside ssh one after the other, since each may ask for a password, and a host takes few at a time that have
+// not logged in.
+static void watch_links(struct agent *a, const struct mail *mail)
 {
     struct message m;
-    if (!a->dials ||
+    if (a->way == LINK_EXPECT ||
         message_decode((uint16_t)(mail->bytes[4] | mail->bytes[5] << 8), mail->bytes + MESSAGE_HEAD_BYTES,
-                       mail->len - MESSAGE_HEAD_BYTES, &m) < 0 ||
-        m.type != MESSAGE_LINKED || m.linked.kind != GREET_PEER)
+                       mail->len - MESSAGE_HEAD_BYTES, &m) < 0)
         return;
-    struct blob list = blob_of(a->addresses, a->addresses_len);
-    for (uint32_t i = 0; i < a->job.streams; i++)
-        stream_dial(a->streams[i], 0, &a->acceptor, &list);
+    bool linked = m.type == MESSAGE_LINKED;
+    bool peer = linked && m.linked.kind == GREET_PEER;
+    bool first =
+        (linked && m.linked.kind == GREET_DATA && m.linked.attempt == 0) ||
+        (m.type == MESSAGE_LINK_FAILED && m.link_failed.kind == GREET_DATA && m.link_failed.attempt == 0);
+    uint32_t more = a->way == LINK_INSIDE ? (peer || first) : peer ? a->job.streams : 0;
+    for (; more > 0 && a->dialled < a->job.streams; more--)
+        dial(a, a->streams[a->dialled++], 0);
 }
 
 static int forward_mail(struct agent *a)
@@ -189,7 +195,7 @@ static int forward_mail(struct agent *a)
             uint16_t type = (uint16_t)(mail->bytes[4] | mail->bytes[5] << 8);
             rc = channel_send_bytes(a->control, type, mail->bytes + MESSAGE_HEAD_BYTES,
                                     mail->len - MESSAGE_HEAD_BYTES);
-            watch_linked(a, mail);
+            watch_links(a, mail);
         }
         free(mail);
         mail = next;
@@ -235,7 +241,7 @@ enum { POLL_CONTROL_IN, POLL_CONTROL_OUT, POLL_MAIL, POLL_HANDOFF, POLL_FIXED };
 
 static int turn(struct agent *a)
 {
-    struct pollfd fds[POLL_FIXED + NET_LISTEN_MAX + GREETING_CONNECTIONS];
+    struct pollfd fds[POLL_FIXED + AGENT_LISTEN_MAX + GREETING_CONNECTIONS];
     short events = channel_events(a->control);
     fds[POLL_CONTROL_IN] = (struct pollfd){.fd = channel_fd_in(a->control), .events = events & POLLIN};
     fds[POLL_CONTROL_OUT] =
@@ -331,8 +337,24 @@ static void say_closed(struct agent *a)
     }
 }
 
+// Every large file of the segments under way may be open at once: the soft limits go up to the hard ones. As far as they go: what
+// is missing later is told by the operation that lacks it.
+static void raise_limits(void)
+{
+    static const int limits[] = {RLIMIT_NOFILE, RLIMIT_MEMLOCK};
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        struct rlimit limit;
+        if (getrlimit(limits[i], &limit) < 0)
+            continue;
+        limit.rlim_cur = limit.rlim_max;
+        int rc = setrlimit(limits[i], &limit);
+        (void)rc;
+    }
+}
+
 static int agent_init(struct agent *a, const struct agent_config *cfg, struct channel *control)
 {
+    raise_limits();
     *a = (struct agent){.cfg = cfg, .control = control};
     a->mailbox = mailbox_new();
     a->door = door_new();

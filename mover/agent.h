@@ -17,6 +17,8 @@ struct agent_config {
     uint16_t port;  // handoff: the listener's port; else the lower end of the range to listen on (0: any)
     uint16_t port_hi;
     bool loopback_only;                       // with handoff_fd -1
+    bool takes_inside;                        // with handoff_fd -1: connections inside ssh too (inside.h)
+    char *const *dials_inside;                // the program that makes one to the other agent; NULL: none
     void (*say)(void *arg, const char *line); // one audit line per job
     void *arg;
 };

@@ -35,7 +35,7 @@ struct agent;
 // What a role provides. All functions but the run and begin/end ones are called by the control thread.
 struct role {
     // Opens the paths; on 0 fills *opened (SOURCE_OPENED or DEST_OPENED, without port, boot, engine and
-    // addresses, which the agent adds); its blobs live in the role.
+    // addresses, which the agent adds; or VERIFY_OPENED); its blobs live in the role.
     int (*open)(struct agent *a, const struct msg_open *m, struct message *opened, void **self,
                 struct err *err);
     // A message of the coordinator that the agent does not handle itself. -EPROTO: not for this role.
@@ -51,13 +51,16 @@ struct role {
     void (*run_data)(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);
 };
 extern const struct role role_source, role_dest;
+extern const struct role role_verify; // has no peer and no streams: their functions are NULL
+
+enum { AGENT_LISTEN_MAX = NET_LISTEN_MAX + 1 }; // TCP, and inside.h
 
 struct agent {
     const struct agent_config *cfg;
     struct channel *control;
     struct mailbox *mailbox;
     struct door *door;
-    int listen_fds[NET_LISTEN_MAX];
+    int listen_fds[AGENT_LISTEN_MAX];
     int listen_count;
     uint16_t port;
     bool hello, opened, closing, finished, over;
@@ -71,7 +74,8 @@ struct agent {
     struct job_id acceptor; // whom to dial: its name in the preamble
     uint8_t *addresses;     // and where
     size_t addresses_len;
-    bool dials;
+    enum link_way way;
+    uint32_t dialled; // streams that were dialled for the first time
 };
 
 // Any thread: posts FAIL; the coordinator then closes the job.
@@ -104,9 +108,13 @@ struct source_found {
 MUST_CHECK int agent_open_source(const struct agent_config *cfg, const struct blob *path,
                                  struct walk_source *out, struct source_found *found, struct err *err);
 // DST: finds or makes the destination root for these sources. names[i] (malloc'ed) is where source i goes
-// beneath it; *shown the resolved path for people (malloc'ed). Returns the descriptor of the root.
+// beneath it; *shown the resolved path for people, *place the same as OPEN takes it (malloc'ed; "" when it cannot be
+// told). Returns the descriptor of the root.
 MUST_CHECK int agent_open_dest(const struct agent_config *cfg, const struct blob *path,
                                const struct source_found *sources, uint32_t count, bool same_host,
-                               char **names, char **shown, struct err *err);
+                               char **names, char **shown, char **place, struct err *err);
+// A directory that is there; *shown is its path for people (malloc'ed). Returns its descriptor.
+MUST_CHECK int agent_open_folder(const struct agent_config *cfg, const struct blob *path, char **shown,
+                                 struct err *err);
 
 #endif

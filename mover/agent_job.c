@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mover/agent_inner.h"
+#include "mover/inside.h"
 #include "mover/slot.h"
 #include "storage/sys.h"
 
@@ -64,9 +65,18 @@ static int listen_self(struct agent *a, struct err *err)
     }
     int rc = net_listen(cfg->loopback_only ? "localhost" : "", cfg->port, cfg->port_hi, cfg->family,
                         a->listen_fds, &a->port, err);
-    if (rc >= 0)
-        a->listen_count = rc;
-    return rc < 0 ? rc : 0;
+    if (rc < 0)
+        return rc;
+    a->listen_count = rc;
+    if (!cfg->takes_inside)
+        return 0;
+    rc = inside_listen(&a->job.agent);
+    if (rc < 0) {
+        err_set(err, ERR_START, -rc, "listen for connections of this host", NULL, 0, NULL);
+        return rc;
+    }
+    a->listen_fds[a->listen_count++] = rc;
+    return 0;
 }
 
 static int start_streams(struct agent *a)
@@ -75,6 +85,7 @@ static int start_streams(struct agent *a)
                                 .mailbox = a->mailbox,
                                 .run = a->role->run_peer,
                                 .arg = a->self,
+                                .inside = a->cfg->dials_inside,
                                 .target = {.family = a->cfg->family, .secret = a->job.secret}};
     int rc = stream_new(&cfg, &a->peer);
     cfg.kind = GREET_DATA;

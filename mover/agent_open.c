@@ -187,8 +187,16 @@ static bool inside(int fd, const struct source_found *sources, uint32_t count, u
     return found;
 }
 
-// Opens DST as a directory, and makes its last component when it is missing.
-static int open_or_make(const struct agent_config *cfg, const struct split *s)
+static int refuse_inside(const struct source_found *source, const struct blob *path, struct err *err)
+{
+    err_set(err, ERR_USAGE, 0, "", path->bytes, path->len, "the destination lies inside the source %s",
+            source->name[0] != '\0' ? source->name : "directory");
+    return -EINVAL;
+}
+
+// Opens DST as a directory, and makes its last component when it is missing: but not inside a source.
+static int open_or_make(const struct agent_config *cfg, const struct split *s, const struct blob *path,
+                        const struct source_found *sources, uint32_t count, struct err *err)
 {
     int fd = open_named(cfg, s);
     if (fd != -ENOENT || s->name[0] == '\0')
@@ -196,7 +204,9 @@ static int open_or_make(const struct agent_config *cfg, const struct split *s)
     int parent = open_dir(cfg, s->dir);
     if (parent < 0)
         return parent;
-    int rc = sys_mkdirat(parent, s->name, 0777);
+    uint32_t which = 0;
+    int rc = inside(parent, sources, count, &which) ? refuse_inside(&sources[which], path, err)
+                                                    : sys_mkdirat(parent, s->name, 0777);
     if (rc == 0)
         rc = sys_fsync(parent);
     (void)sys_close(parent); // a directory: a close tells nothing
@@ -234,41 +244,67 @@ static int name_sources(const struct source_found *sources, uint32_t count, cons
     return 0;
 }
 
-// The path of an open directory, as the kernel knows it.
-static char *shown_path(int fd)
+// The path of an open directory, as the kernel knows it; NULL when it cannot say.
+static char *kernel_path(int fd)
 {
     char link[64], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t len = sys_readlinkat(AT_FDCWD, link, path, sizeof path);
-    return len > 0 ? strndup(path, (size_t)len) : strdup("?");
+    return len > 0 && (size_t)len < sizeof path && path[0] == '/' ? strndup(path, (size_t)len) : NULL;
+}
+
+static char *shown_path(int fd)
+{
+    char *path = kernel_path(fd);
+    return path != NULL ? path : strdup("?");
+}
+
+// What OPEN takes for the directory that was opened as `dir`, or as `name` in it. Beneath a root the words of the
+// user, tidied up: no link was followed. Else the absolute path.
+static char *place_path(const struct agent_config *cfg, int fd, const char *dir, const char *name)
+{
+    char *whole, *clean = NULL;
+    if (cfg->root == NULL) {
+        char *path = kernel_path(fd);
+        return path != NULL ? path : strdup("");
+    }
+    if (asprintf(&whole, "%s/%s", dir, name) < 0)
+        return NULL;
+    int rc = beneath_root(whole, &clean);
+    free(whole);
+    if (rc < 0 || clean[0] != '\0')
+        return rc < 0 ? NULL : clean;
+    free(clean);
+    return strdup(".");
 }
 
 int agent_open_dest(const struct agent_config *cfg, const struct blob *path,
                     const struct source_found *sources, uint32_t count, bool same_host, char **names,
-                    char **shown, struct err *err)
+                    char **shown, char **place, struct err *err)
 {
     struct split s = {0};
-    int fd = path->bytes != NULL ? split_path(path, &s) : -EINVAL;
+    int fd = -1;
+    int rc = path->bytes != NULL ? split_path(path, &s) : -EINVAL;
     // One file (or link) goes to a new name unless DST is a directory; everything else goes into DST.
-    bool single = fd == 0 && count == 1 && sources[0].type != ENTRY_DIR && !s.slash && !is_directory(cfg, &s);
-    if (fd == 0)
-        fd = single ? open_dir(cfg, s.dir) : open_or_make(cfg, &s);
+    bool single = rc == 0 && count == 1 && sources[0].type != ENTRY_DIR && !s.slash && !is_directory(cfg, &s);
+    uint32_t apart = same_host ? count : 0; // sources that DST must not lie in
     uint32_t which = 0;
-    int rc = fd < 0 ? fd : name_sources(sources, count, single ? s.name : NULL, names);
-    if (rc >= 0 && names_apart(names, count, &which) < 0) {
+    if (rc == 0)
+        rc = name_sources(sources, count, single ? s.name : NULL, names);
+    if (rc == 0 && names_apart(names, count, &which) < 0) {
         rc = -EEXIST;
         err_set(err, ERR_USAGE, 0, "", names[which], strlen(names[which]), "%s",
                 names[which][0] != '\0'
                     ? "two sources would become the same entry"
                     : "contents (a trailing slash) can be copied from one source at a time");
     }
-    if (rc >= 0 && same_host && inside(fd, sources, count, &which)) {
-        rc = -EINVAL;
-        err_set(err, ERR_USAGE, 0, "", path->bytes, path->len, "the destination lies inside the source %s",
-                sources[which].name[0] != '\0' ? sources[which].name : "directory");
-    }
+    if (rc == 0)
+        rc = fd = single ? open_dir(cfg, s.dir) : open_or_make(cfg, &s, path, sources, apart, err);
+    if (rc >= 0 && inside(fd, sources, apart, &which))
+        rc = refuse_inside(&sources[which], path, err);
     *shown = rc >= 0 ? shown_path(fd) : NULL;
-    if (rc >= 0 && *shown == NULL)
+    *place = rc >= 0 ? place_path(cfg, fd, s.dir, single ? "" : s.name) : NULL;
+    if (rc >= 0 && (*shown == NULL || *place == NULL))
         rc = -ENOMEM;
     split_free(&s);
     if (rc >= 0)
@@ -278,4 +314,20 @@ int agent_open_dest(const struct agent_config *cfg, const struct blob *path,
     if (err->class == ERR_NONE)
         err_set(err, ERR_START, -rc, "open the destination", path->bytes, path->len, "%s", "");
     return rc;
+}
+
+int agent_open_folder(const struct agent_config *cfg, const struct blob *path, char **shown, struct err *err)
+{
+    struct split s = {0};
+    int rc = split_path(path, &s);
+    if (rc == 0)
+        rc = open_named(cfg, &s);
+    split_free(&s);
+    if (rc < 0)
+        return source_err(err, rc, path);
+    *shown = shown_path(rc);
+    if (*shown != NULL)
+        return rc;
+    (void)sys_close(rc); // a directory: a close tells nothing
+    return source_err(err, -ENOMEM, path);
 }

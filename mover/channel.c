@@ -77,6 +77,24 @@ int channel_plain_new(int fd_in, int fd_out, size_t max, struct channel **out)
     return channel_make(&parts, out);
 }
 
+int channel_plain_begun(int fd_in, int fd_out, size_t max, const void *begun, size_t len,
+                        struct channel **out)
+{
+    struct channel *c;
+    int rc = channel_plain_new(fd_in, fd_out, max, &c);
+    if (rc < 0)
+        return rc;
+    rc = buffer_reserve(&c->in, len);
+    if (rc < 0) {
+        channel_free(c);
+        return rc;
+    }
+    memcpy(c->in.bytes + c->in.end, begun, len);
+    c->in.end += len;
+    *out = c;
+    return 0;
+}
+
 int channel_sealed_new(int fd, struct seal *seal_out, struct seal *seal_in, size_t max, struct channel **out)
 {
     struct channel parts = {.form = FORM_SEALED,

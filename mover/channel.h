@@ -15,6 +15,9 @@ struct channel;
 // Takes over the descriptors (made non-blocking) and tls / the seals, also on failure. `max` is the largest
 // message taken or sent (MESSAGE_BYTES_MAX, PEER_BYTES_MAX).
 MUST_CHECK int channel_plain_new(int fd_in, int fd_out, size_t max, struct channel **out);
+// The same for a conversation of which somebody has read the first `len` bytes already.
+MUST_CHECK int channel_plain_begun(int fd_in, int fd_out, size_t max, const void *begun, size_t len,
+                                   struct channel **out);
 MUST_CHECK int channel_tls_new(int fd, struct tls *tls, size_t max, struct channel **out);
 MUST_CHECK int channel_sealed_new(int fd, struct seal *seal_out, struct seal *seal_in, size_t max,
                                   struct channel **out);

@@ -18,6 +18,7 @@ static void dest_free(struct dest_agent *d)
         free(d->names[i]);
     free(d->names);
     free(d->shown);
+    free(d->place);
     free(d->receivers);
     segment_builder_free(d->dirs);
     worktab_free(d->works);
@@ -154,6 +155,7 @@ static void fill_opened(struct dest_agent *d, const struct msg_open *m, struct m
         m->boot.len > 0 && m->boot.len == strlen(boot) && memcmp(boot, m->boot.bytes, m->boot.len) == 0;
     *opened = (struct message){.type = MESSAGE_DEST_OPENED,
                                .dest_opened = {.root = blob_of(d->shown, u64_min(strlen(d->shown), 2 * KIB)),
+                                               .place = blob_text(d->place),
                                                .names = blob_of(d->names_buf, len > 0 ? (size_t)len : 0)}};
     if (same_boot && sys_fstat(d->dest.fd, &st) == 0) {
         opened->dest_opened.dev = st.st_dev;
@@ -185,7 +187,8 @@ static int dest_role_open(struct agent *a, const struct msg_open *m, struct mess
     bool same_boot =
         m->boot.len > 0 && m->boot.len == strlen(boot) && memcmp(boot, m->boot.bytes, m->boot.len) == 0;
     if (rc == 0 && d->names != NULL)
-        rc = agent_open_dest(a->cfg, &path, sources, d->source_count, same_boot, d->names, &d->shown, err);
+        rc = agent_open_dest(a->cfg, &path, sources, d->source_count, same_boot, d->names, &d->shown,
+                             &d->place, err);
     else if (rc == 0)
         rc = -ENOMEM;
     free(sources);

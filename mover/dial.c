@@ -3,11 +3,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "mover/inside.h"
 #include "proto/limits.h"
 #include "proto/wire.h"
 #include "storage/sys.h"
+
+enum { PROGRAM_END_MS = 500 }; // for a program by which nothing was reached to end by itself
 
 static const uint64_t NS_PER_MS = 1000000;
 
@@ -157,6 +161,46 @@ int dial_connect(const struct dial_target *t, enum greet_kind kind, struct greet
         if (rc == 0 || rc == -ECANCELED)
             break;
     }
+    return rc;
+}
+
+// A program and its arguments as people write them, cut when too long.
+static void program_text(char *const argv[], char *out, size_t out_len)
+{
+    size_t at = 0;
+    for (size_t i = 0; argv[i] != NULL && at < out_len; i++)
+        at += (size_t)snprintf(out + at, out_len - at, "%s%s", i > 0 ? " " : "", argv[i]);
+}
+
+int dial_inside(const struct dial_target *t, char *const argv[], enum greet_kind kind, struct greet_ask *ask,
+                uint64_t deadline_ns, int cancel_fd, struct launched *child, struct secret *key_in,
+                struct secret *key_out, struct err *err)
+{
+    char program[ADDRESS_BYTES_MAX];
+    struct launched made;
+    int rc = launch_spawn(argv, &made, err);
+    if (rc < 0) {
+        err->class = ERR_STREAM; // it can be dialled again
+        return rc;
+    }
+    program_text(argv, program, sizeof(program));
+    struct link l = {
+        .fd = made.fd, .deadline_ns = deadline_ns, .cancel_fd = cancel_fd, .address = program, .err = err};
+    struct secret in, out;
+    rc = greet(&l, t, kind, ask, &in, &out);
+    if (rc == 0) {
+        *child = made;
+        *key_in = in;
+        *key_out = out;
+    } else {
+        int status = launch_end(&made, PROGRAM_END_MS);
+        int number = rc == -ECONNRESET && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+        if (number != 0)
+            err_set(err, ERR_STREAM, 0, "run", program, strlen(program), "ended with status %d%s", number,
+                    number == INSIDE_NO_AGENT ? ": that is not the host of the agent" : "");
+    }
+    seal_wipe(&in, sizeof(in));
+    seal_wipe(&out, sizeof(out));
     return rc;
 }
 

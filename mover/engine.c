@@ -230,7 +230,9 @@ int engine_step(struct engine *e, int timeout_ms)
     int left_ms = timeout_ms, rc;
     do {
         rc = e->ops->wait(e, op_queue_empty(&e->ended) ? left_ms : 0);
-        if (rc < 0 || !op_queue_empty(&e->ended) || atomic_exchange(&e->woken, false))
+        // Asked for in any case: the signal is drained by now, and one that stayed noted would be the last.
+        bool woken = atomic_exchange(&e->woken, false);
+        if (rc < 0 || !op_queue_empty(&e->ended) || woken)
             break;
         if (timeout_ms > 0)
             left_ms = ms_until(deadline_ns);

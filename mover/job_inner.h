@@ -65,6 +65,9 @@ void *job_main(void *arg);
 MUST_CHECK int job_reach(struct job *j, unsigned node, struct err *err);
 void job_leave(struct job *j, unsigned node);
 const struct place *job_place(const struct job *j, unsigned node);
+// The other end, when the agent of this one can reach it inside ssh (mover/inside.h): this one runs here, as
+// the user who can start ssh, and the other one is an ssh end. Else NULL.
+const struct place *job_inside(const struct job *j, unsigned node);
 // What the end is called in words to people: its host.
 const char *job_end_name(const struct job *j, unsigned node);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "mover/job_inner.h"
+#include "mover/reach.h"
 #include "proto/version.h"
 #include "storage/sys.h"
 
@@ -245,6 +246,7 @@ static int coord_make(struct job *j)
         // worth a try.
         const char *at = strrchr(p->host, '@');
         cfg.dial_host[n] = p->kind == PLACE_LOCAL ? "" : at != NULL ? at + 1 : p->host;
+        cfg.dials_inside[n] = job_inside(j, n) != NULL;
     }
     cfg.may_dial[COORD_SOURCE] = j->cfg.dial != JOB_DIAL_DST;
     cfg.may_dial[COORD_DEST] = j->cfg.dial != JOB_DIAL_SRC;
@@ -264,30 +266,11 @@ static int coord_make(struct job *j)
     return rc < 0 ? rc : j->coord != NULL ? 0 : -ENOMEM;
 }
 
-// What a broken control connection means. Before its first word the agent was never there.
-static void name_loss(const struct job_end *end, int error, struct err *err)
-{
-    if (error == -EACCES)
-        err_set(err, ERR_AUTH, 0, "", NULL, 0, "%s", channel_why(end->channel));
-    else if (error == -EPROTONOSUPPORT)
-        err_set(err, ERR_VERSION, 0, "", NULL, 0, "%s", channel_why(end->channel));
-    else if (!end->spoke && (error == -ENODATA || error == -ECONNRESET || error == -EPIPE))
-        err_set(err, ERR_START, 0, "", NULL, 0, "no agent answered%s",
-                end->child.pid > 0 ? "; is penstock there (--remote-path)?" : "");
-    else if (error == -EPROTO || error == -EMSGSIZE || error == -EBADMSG)
-        err_set(err, end->spoke ? ERR_PROTOCOL : ERR_START, -error, "", NULL, 0,
-                "what answered does not speak as an agent does");
-    else if (error == -ENODATA)
-        err_set(err, ERR_LOST, 0, "", NULL, 0, "the agent closed the control connection");
-    else
-        err_set(err, ERR_LOST, -error, "", NULL, 0, "the control connection failed");
-}
-
 static void hang_up(struct job *j, unsigned node, int error)
 {
     struct job_end *end = &j->ends[node];
     struct err err;
-    name_loss(end, error, &err);
+    reach_lost(end->channel, &end->child, end->spoke, error, &err);
     snprintf(err.node, sizeof err.node, "%s", job_end_name(j, node));
     channel_free(end->channel);
     end->channel = NULL;

@@ -137,6 +137,10 @@ static int option_set(int fd, int level, int name, int value)
 
 int net_tune(int fd)
 {
+    int domain = 0;
+    socklen_t len = sizeof(domain);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX)
+        return 0;
     int rc = option_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     if (rc == 0)
         rc = option_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);

@@ -26,7 +26,8 @@ MUST_CHECK int net_listen(const char *host, uint16_t port, uint16_t port_hi, enu
 MUST_CHECK int net_connect(const char *host, uint16_t port, enum net_family family, const char *bind_to,
                            uint64_t deadline_ns, int cancel_fd, struct err *err);
 
-// TCP_NODELAY and keepalive, which finds a dead peer of a quiet connection within 30 s. -errno.
+// TCP_NODELAY and keepalive, which finds a dead peer of a quiet connection within 30 s; nothing for a socket
+// that does not leave this host. -errno.
 MUST_CHECK int net_tune(int fd);
 
 // "ADDR:PORT" of either end of a socket, "pipe" for what is no socket of IP.

@@ -1,6 +1,7 @@
 #include "mover/place.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -182,6 +183,22 @@ void place_free(struct place *p)
     free(p->path);
     free(p->text);
     p->path = p->text = NULL;
+}
+
+char *place_words(const struct place *p, const char *path)
+{
+    char *words = NULL, port[8] = "";
+    const char *at = strrchr(p->host, '@');
+    const char *host = at != NULL ? at + 1 : p->host;
+    bool v6 = strchr(host, ':') != NULL;
+    if (p->kind == PLACE_LOCAL)
+        return strdup(path);
+    if (p->kind == PLACE_AGENT && p->port != PENSTOCK_PORT)
+        snprintf(port, sizeof(port), ":%u", p->port);
+    int len = asprintf(&words, "%s%.*s%s%s%s%s%s%s", p->kind == PLACE_AGENT ? agent_scheme : "",
+                       (int)(host - p->host), p->host, v6 ? "[" : "", host, v6 ? "]" : "", port,
+                       p->kind == PLACE_AGENT ? "/" : ":", path);
+    return len < 0 ? NULL : words;
 }
 
 bool place_same_agent(const struct place *a, const struct place *b)

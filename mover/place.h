@@ -21,6 +21,9 @@ struct place {
 // scheme. -ENOMEM.
 MUST_CHECK int place_parse(const char *text, struct place *out, struct err *err);
 void place_free(struct place *p);
+// The words for another path at the same end, such that place_parse finds it there: `path` as the end's agent
+// takes it (absolute, or beneath its root). The caller's to free; NULL: out of memory.
+MUST_CHECK char *place_words(const struct place *p, const char *path);
 // Both at the same agent: one process can open all of them (sources of a job must be).
 bool place_same_agent(const struct place *a, const struct place *b);
 

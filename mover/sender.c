@@ -14,7 +14,11 @@
 #include "storage/source.h"
 #include "storage/sys.h"
 
-#define STATS_NS UINT64_C(1000000000)
+#define NS_PER_S  UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
+#define STATS_NS  NS_PER_S
+
+enum { STEP_MS = 1000 }; // the thread looks around at least so often
 
 struct sender {
     struct sender_config cfg;
@@ -32,6 +36,8 @@ struct sender {
     uint64_t frames; // queued so far: the number of the next
     bool sending;    // a send is in flight
     bool ending;     // the last frame is FRAME_END
+    bool paces;      // what the kernel does not: a frame waits until those before it are through at the rate
+    uint64_t due_ns; // with `paces`: when the next frame may go
     int64_t failed;  // -errno of the socket
     struct err words;
     // of all runs
@@ -178,9 +184,23 @@ static void on_sent(struct op *op, int64_t result)
     fill(s);
 }
 
-static void send_next(struct sender *s)
+// How long the next frame has to wait, and the thread with it, unless something else happens.
+static uint64_t pace_ns(const struct sender *s)
+{
+    uint64_t now_ns = s->paces ? sys_clock_ns() : 0;
+    return s->paces && now_ns < s->due_ns ? s->due_ns - now_ns : 0;
+}
+
+static int step_ms(const struct sender *s)
 {
     if (s->sending || s->ready == NULL)
+        return STEP_MS;
+    return (int)u64_min(u64_div_up(pace_ns(s), NS_PER_MS), STEP_MS);
+}
+
+static void send_next(struct sender *s)
+{
+    if (s->sending || s->ready == NULL || pace_ns(s) > 0)
         return;
     struct slot *slot = s->ready;
     s->ready = slot->next;
@@ -192,6 +212,8 @@ static void send_next(struct sender *s)
         len += f->body_bytes + f->trailer_bytes + FRAME_TAG_BYTES;
     slot->op = (struct op){.kind = OP_SEND, .fd = s->fd, .buf = slot->head, .len = len, .done = on_sent};
     s->sending = true;
+    if (s->paces) // one that goes late by less than its own time is made good by the next
+        s->due_ns = u64_max(s->due_ns + (uint64_t)len * NS_PER_S / s->cfg.rate_bytes_s, sys_clock_ns());
     engine_start(s->engine, &slot->op);
 }
 
@@ -297,14 +319,20 @@ void sender_run(struct sender *s, const struct conn *conn, struct conn_end *end)
     s->frames = 0;
     s->failed = 0;
     s->words = (struct err){.class = ERR_NONE};
-    s->sending = s->ending = false;
+    s->sending = s->ending = s->paces = false;
+    s->due_ns = sys_clock_ns();
     int rc = s->cfg.encrypt ? seal_new(&conn->key_out, &s->seal) : 0;
     if (rc == 0 && s->cfg.rate_bytes_s > 0)
         rc = tcp_pace(s->fd, s->cfg.rate_bytes_s);
+    if (rc == -EOPNOTSUPP) {
+        s->paces = true; // inside ssh
+        rc = 0;
+    }
     if (rc < 0)
         fail(s, rc, "start the stream");
     for (;;) {
         fill(s);
+        send_next(s);
         bool busy = engine_in_flight(s->engine) > 0 || s->ready != NULL;
         if (!busy && (s->failed != 0 || s->ending))
             break;
@@ -312,7 +340,7 @@ void sender_run(struct sender *s, const struct conn *conn, struct conn_end *end)
             say_end(s);
             continue;
         }
-        rc = engine_step(s->engine, 1000);
+        rc = engine_step(s->engine, step_ms(s));
         if (rc < 0)
             fail(s, rc, "engine");
         if (s->failed != 0)

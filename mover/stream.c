@@ -15,9 +15,12 @@
 
 #include "storage/sys.h"
 
-#define DIAL_NS UINT64_C(10000000000) // one dial, all addresses
+#define DIAL_NS   UINT64_C(10000000000)  // one dial, all addresses
+#define INSIDE_NS UINT64_C(120000000000) // one dial inside ssh, which may ask for a password
 
-enum order { ORDER_NONE, ORDER_DIAL, ORDER_GIVEN };
+enum { PROGRAM_END_MS = 2000 }; // for ssh to end by itself once its connection is closed
+
+enum order { ORDER_NONE, ORDER_DIAL, ORDER_DIAL_INSIDE, ORDER_GIVEN };
 
 struct stream {
     struct stream_config cfg;
@@ -131,6 +134,10 @@ static void run_one(struct stream *s, const struct conn *conn)
     close(conn->fd);
     pthread_mutex_unlock(&s->lock);
     post_ended(s, conn->attempt, &end);
+    if (conn->program != 0) {
+        struct launched program = {.pid = conn->program, .fd = -1};
+        (void)launch_end(&program, PROGRAM_END_MS); // how the connection ended has been told
+    }
 }
 
 static int dial(struct stream *s, struct conn *conn, const struct blob *addresses, struct err *err)
@@ -140,6 +147,19 @@ static int dial(struct stream *s, struct conn *conn, const struct blob *addresse
     struct greet_ask ask = {.stream = s->cfg.index, .attempt = conn->attempt};
     return dial_connect(&target, s->cfg.kind, &ask, sys_clock_ns() + DIAL_NS, s->cancel_fd, &conn->fd,
                         &conn->key_in, &conn->key_out, err);
+}
+
+static int dial_program(struct stream *s, struct conn *conn, struct err *err)
+{
+    struct greet_ask ask = {.stream = s->cfg.index, .attempt = conn->attempt};
+    struct launched program;
+    int rc = dial_inside(&s->cfg.target, s->cfg.inside, s->cfg.kind, &ask, sys_clock_ns() + INSIDE_NS,
+                         s->cancel_fd, &program, &conn->key_in, &conn->key_out, err);
+    if (rc == 0) {
+        conn->fd = program.fd;
+        conn->program = program.pid;
+    }
+    return rc;
 }
 
 static void *stream_main(void *arg)
@@ -152,7 +172,9 @@ static void *stream_main(void *arg)
     struct blob addresses;
     while (next_order(s, &order, &conn, &addresses)) {
         struct err err = {.class = ERR_NONE};
-        int rc = order == ORDER_DIAL ? dial(s, &conn, &addresses, &err) : 0;
+        int rc = order == ORDER_DIAL          ? dial(s, &conn, &addresses, &err)
+                 : order == ORDER_DIAL_INSIDE ? dial_program(s, &conn, &err)
+                                              : 0;
         if (rc < 0)
             post_failed(s, conn.attempt, &err);
         else
@@ -208,6 +230,16 @@ static void drop_given(struct stream *s)
     s->order = ORDER_NONE;
 }
 
+// Under the lock.
+static void order_dial(struct stream *s, enum order order, uint32_t attempt, const struct job_id *acceptor)
+{
+    s->cfg.target.job = *acceptor; // constant for the life of the session
+    s->given = (struct conn){.fd = -1};
+    s->order = order;
+    s->attempt = attempt;
+    interrupt(s);
+}
+
 void stream_dial(struct stream *s, uint32_t attempt, const struct job_id *acceptor,
                  const struct blob *addresses)
 {
@@ -221,10 +253,15 @@ void stream_dial(struct stream *s, uint32_t attempt, const struct job_id *accept
         s->addresses = copy;
         s->addresses_len = addresses->len;
     }
-    s->cfg.target.job = *acceptor; // constant for the life of the session
-    s->order = ORDER_DIAL;
-    s->attempt = attempt;
-    interrupt(s);
+    order_dial(s, ORDER_DIAL, attempt, acceptor);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_dial_inside(struct stream *s, uint32_t attempt, const struct job_id *acceptor)
+{
+    pthread_mutex_lock(&s->lock);
+    drop_given(s);
+    order_dial(s, ORDER_DIAL_INSIDE, attempt, acceptor);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -10,6 +10,7 @@
 // A connection that stands: its socket is blocking, its directions are keyed.
 struct conn {
     int fd;
+    pid_t program; // whose standard input and output the connection is (dial_inside), 0: none
     uint32_t attempt;
     struct secret key_in, key_out;
 };
@@ -35,6 +36,7 @@ struct stream_config {
     void (*end)(void *arg, struct stream *s);
     void *arg;
     struct dial_target target; // job and addresses are set by stream_dial
+    char *const *inside;       // the program of stream_dial_inside, or NULL
 };
 
 MUST_CHECK int stream_new(const struct stream_config *cfg, struct stream **out);
@@ -42,6 +44,8 @@ MUST_CHECK int stream_new(const struct stream_config *cfg, struct stream **out);
 // attempt; ends a connection of an earlier attempt.
 void stream_dial(struct stream *s, uint32_t attempt, const struct job_id *acceptor,
                  const struct blob *addresses);
+// The same inside ssh (mover/inside.h).
+void stream_dial_inside(struct stream *s, uint32_t attempt, const struct job_id *acceptor);
 // A connection that came in and proved itself (taken over); ends a connection of an earlier attempt. One of
 // an earlier attempt is closed.
 void stream_give(struct stream *s, const struct conn *conn);

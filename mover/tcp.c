@@ -20,6 +20,12 @@ void tcp_figures(int fd, struct tcp_figures *out)
 
 int tcp_pace(int fd, uint64_t bytes_s)
 {
+    int protocol = 0;
+    socklen_t protocol_len = sizeof protocol;
+    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &protocol_len) < 0)
+        return -errno;
+    if (protocol != IPPROTO_TCP)
+        return -EOPNOTSUPP;
     if (setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_s, sizeof bytes_s) < 0)
         return -errno;
     uint64_t kept = 0;

@@ -12,7 +12,7 @@ struct tcp_figures {
 void tcp_figures(int fd, struct tcp_figures *out);
 
 // Caps the payload rate by SO_MAX_PACING_RATE (64-bit) and reads it back: -ERANGE when the kernel kept
-// another value.
+// another value; -EOPNOTSUPP for what is no TCP socket, which the kernel would take the cap for and not keep.
 MUST_CHECK int tcp_pace(int fd, uint64_t bytes_s);
 
 // Whether the other end has closed or reset a socket that only we write to: seen without reading from it.

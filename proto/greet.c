@@ -9,7 +9,7 @@
 
 enum { PREAMBLE_KIND_AT = 9, PREAMBLE_SUM_AT = PREAMBLE_BYTES - 8, ROLE_BYTES = 6 };
 
-static const char magic[8] = {'P', 'E', 'N', 'S', 'T', 'O', 'C', 'K'};
+static const char magic[PREAMBLE_MAGIC_BYTES] = {'P', 'E', 'N', 'S', 'T', 'O', 'C', 'K'};
 
 void preamble_encode(const struct preamble *p, uint8_t out[PREAMBLE_BYTES])
 {
@@ -46,6 +46,11 @@ int preamble_decode(const uint8_t in[PREAMBLE_BYTES], struct preamble *out)
     p.kind = kind;
     *out = p;
     return 0;
+}
+
+bool preamble_begins(const uint8_t in[PREAMBLE_MAGIC_BYTES])
+{
+    return memcmp(in, magic, sizeof(magic)) == 0;
 }
 
 void greet_ask_encode(const struct greet_ask *ask, uint8_t out[GREET_ASK_BYTES])

@@ -29,6 +29,8 @@ struct preamble {
     struct job_id job; // control: the job that the coordinator starts or comes back to
 };
 
+enum { PREAMBLE_MAGIC_BYTES = 8 };
+
 // 40 bytes: "PENSTOCK" (8) | u8 version | u8 kind | u16 zero | u32 zero | job id (16) | u64 XXH3-64 of bytes
 // 0..31
 void preamble_encode(const struct preamble *p, uint8_t out[PREAMBLE_BYTES]);
@@ -36,6 +38,9 @@ void preamble_encode(const struct preamble *p, uint8_t out[PREAMBLE_BYTES]);
 // and then kind and reserved bytes, which may mean something else there, are not looked at: test the version
 // first.
 MUST_CHECK int preamble_decode(const uint8_t in[PREAMBLE_BYTES], struct preamble *out);
+// Whether these are the first bytes of a preamble. No control message begins with them: as a length they are
+// over its limit.
+bool preamble_begins(const uint8_t in[PREAMBLE_MAGIC_BYTES]);
 
 enum {
     GREET_ASK_BYTES = 48,

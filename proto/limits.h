@@ -48,6 +48,7 @@ enum {
     ADDRESSES_MAX = 16,            // addresses that an agent offers
     STREAMS_MAX = 1024,            // streams of one session
     LEASE_STRIPES_MAX = 1024,      // stripes of one lease
+    CHECKS_OPEN_MAX = 16,          // CHECKs that an agent has not answered yet
 
     PREAMBLE_BYTES = 40,
     GREETING_WAIT_MS = 10000,   // from accept to proof, absolute

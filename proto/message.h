@@ -24,7 +24,15 @@
 // PEER_RETRY is a segment too: files that changed while they were read, tried once more.
 enum { MESSAGE_HEAD_BYTES = 6, PEER_SEGMENT = 0x100, PEER_NEED = 0x101, PEER_RETRY = 0x102 };
 
-enum open_role { OPEN_SOURCE = 0, OPEN_DEST = 1 };
+enum open_role { OPEN_SOURCE = 0, OPEN_DEST = 1, OPEN_VERIFY = 2 };
+
+// What a LINK asks of an agent for the connections of a session.
+enum link_way {
+    LINK_EXPECT = 0,
+    LINK_DIAL = 1,   // dial the addresses
+    LINK_INSIDE = 2, // dial inside ssh, by the program that the agent was started with: no words of a message
+                     // ever name a program
+};
 
 // How a PROBLEM is counted among the job's entries.
 enum problem_count {

@@ -24,25 +24,31 @@
 #define MSG_PONG(F, B) F(u64, cookie)
 
 // [C] take a role (enum open_role) in a job. paths: list of blobs: the SRCs as the user wrote them, or the
-// one DST. For a destination also: boot and sources as SOURCE_OPENED gave them.
-#define MSG_OPEN(F, B)                                                                               \
-    F(u8, role)                                                                                      \
-    F(id, job)                                                                                       \
-    F(id, agent) F(secret, secret) F(u32, stripe_bytes) F(u32, streams) F(u8, engine) F(u8, direct)  \
-        F(u8, encrypt) F(u64, rate_bits) F(u32, io_timeout_s) B(host, ADDRESS_BYTES_MAX) B(user, 64) \
-            B(paths, 64 * KIB) B(boot, 63) B(sources, 40 * KIB)
+// one DST. For a destination also: boot and sources as SOURCE_OPENED gave them. OPEN_VERIFY: paths has the
+// one directory that holds the entries of a receipt; of the rest only job, host and user mean anything.
+#define MSG_OPEN(F, B)                                                                                   \
+    F(u8, role)                                                                                          \
+    F(id, job)                                                                                           \
+    F(id, agent)                                                                                         \
+    F(secret, secret) F(u32, stripe_bytes) F(u32, streams) F(u8, engine) F(u8, direct) F(u8, encrypt)    \
+        F(u64, rate_bits) F(u32, io_timeout_s) B(host, ADDRESS_BYTES_MAX) B(user, 64) B(paths, 64 * KIB) \
+            B(boot, 63) B(sources, 40 * KIB)
 // [S] sources: list of {u8 type as enum entry_type, u8 contents (trailing slash), u64 dev, u64 inode, blob
 // base name}.
 #define MSG_SOURCE_OPENED(F, B) \
     F(u16, port) B(boot, 63) B(engine, 160) B(sources, 40 * KIB) B(addresses, 4 * KIB)
-// [D] root: the resolved destination root for people. names: list of blobs, per source its path beneath that
-// root. dev, inode: of the root when S runs on the same boot of the same host, else 0, 0.
-#define MSG_DEST_OPENED(F, B) \
-    F(u16, port)              \
-    F(u64, dev)               \
-    F(u64, inode) B(boot, 63) B(engine, 160) B(root, 2 * KIB) B(names, 64 * KIB) B(addresses, 4 * KIB)
+// [D] root: the resolved destination root for people; place: the same as OPEN takes it at this agent, "" when
+// it cannot be told. names: list of blobs, per source its path beneath that root. dev, inode: of the root
+// when S runs on the same boot of the same host, else 0, 0.
+#define MSG_DEST_OPENED(F, B)                                                               \
+    F(u16, port)                                                                            \
+    F(u64, dev)                                                                             \
+    F(u64, inode)                                                                           \
+    B(boot, 63) B(engine, 160) B(root, 2 * KIB) B(place, PATH_BYTES_MAX) B(names, 64 * KIB) \
+        B(addresses, 4 * KIB)
 
-// [C] dial (1) or expect (0) the connections of a session: the peer connection, and streams 0..streams-1.
+// [C] expect or dial (enum link_way) the connections of a session: the peer connection, and when it stands
+// streams 0..streams-1.
 // acceptor: the accepting agent's name in preambles. addresses: list of blobs "HOST:PORT" to try in order.
 #define MSG_LINK(F, B) F(u32, session) F(u8, dial) F(u32, streams) F(id, acceptor) B(addresses, 4 * KIB)
 // [A] a connection of the session stands at this end. kind as enum greet_kind.
@@ -109,6 +115,15 @@
     F(u32, session)            \
     F(u32, stream) F(u64, bytes) F(u64, resent_bytes) F(u64, elapsed_us) F(u64, retransmits) F(u32, rtt_us)
 
+// [A] role OPEN_VERIFY: the directory is there; root: its path for people.
+#define MSG_VERIFY_OPENED(F, B) B(root, 2 * KIB)
+// [C] read these entries again: list of blobs, at least one, each an entry record of a receipt
+// (proto/receipt.h). At most CHECKS_OPEN_MAX are unanswered at any time.
+#define MSG_CHECK(F, B) B(records, 64 * KIB)
+// [A] the results for the oldest CHECK that is unanswered: list of results in the order of its entries
+// (proto/check.h), and the bytes of content that were read for it.
+#define MSG_CHECKED(F, B) F(u64, bytes) B(results, 16 * KIB)
+
 //        number  NAME              name
 #define MESSAGES(M)                           \
     M(1, HELLO, hello)                        \
@@ -140,6 +155,9 @@
     M(27, FINISHED, finished)                 \
     M(28, CLOSE, close)                       \
     M(29, CLOSED, closed)                     \
-    M(30, STREAM_STATS, stream_stats)
+    M(30, STREAM_STATS, stream_stats)         \
+    M(31, VERIFY_OPENED, verify_opened)       \
+    M(32, CHECK, check)                       \
+    M(33, CHECKED, checked)
 
 #endif

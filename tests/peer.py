@@ -3,24 +3,35 @@
 
     peer.py vectors [--check]               write tests/vectors/, or fail when it would change
     peer.py coordinate-and-send DIR PLACE   send the contents of DIR to a real agent
+    peer.py receive PLACE DIR               receive the contents of PLACE from a real agent
+    peer.py hostile CASE PLACE              break the protocol; fails unless the agent refuses it (CASE list: all cases)
 """
 import argparse
 import os
 import sys
 
-from peer import vectors
+from peer import hostile, vectors
 from peer.job import Settings
+from peer.receive import Receiver
 from peer.send import Sender
 
 
 def settings_of(options):
     return Settings(program=options.program, key=options.key, streams=options.streams,
-                    stripe_bytes=options.stripe << 20, sealed=not options.plain, agent_dials=options.agent_dials,
-                    cases={"changed": options.changed, "bad": options.bad})
+                    stripe_bytes=options.stripe << 20, segment_entries=options.segment_entries, sealed=not options.plain, agent_dials=options.agent_dials,
+                    cases={"changed": options.changed, "bad": options.bad, "breaks_at": options.breaks_at})
 
 
 def send(options):
     Sender(options.dir, options.place, settings_of(options)).run()
+
+
+def receive(options):
+    Receiver(options.dir, options.place, settings_of(options)).run()
+
+
+def break_rules(options):
+    return hostile.run(options, settings_of(options))
 
 
 def parse():
@@ -34,14 +45,25 @@ def parse():
     job.add_argument("--program", default=os.environ.get("PENSTOCK", "penstock"), help="for a place without an agent")
     job.add_argument("--streams", type=int, default=2)
     job.add_argument("--stripe", type=int, default=1, help="MiB")
+    job.add_argument("--segment-entries", type=int, default=100)
     job.add_argument("--plain", action="store_true", help="streams are not sealed")
     job.add_argument("--agent-dials", action="store_true", help="the agent dials this end")
+    job.add_argument("--changed", action="append", default=[], metavar="PATH", help="seems changed when first read")
+    job.add_argument("--bad", type=int, default=0, metavar="N", help="so many stripes are damaged")
+    job.add_argument("--breaks-at", type=int, metavar="N", help="stream 0 is lost behind so many frames")
+    place = "penstock://127.0.0.1:PORT/PATH, or a path for an agent of its own"
     command = commands.add_parser("coordinate-and-send", parents=[job])
-    command.add_argument("--changed", action="append", default=[], metavar="PATH", help="seems changed when first read")
-    command.add_argument("--bad", type=int, default=0, metavar="N", help="so many stripes are damaged")
     command.add_argument("dir")
-    command.add_argument("place", help="penstock://127.0.0.1:PORT/PATH, or a path for an agent of its own")
+    command.add_argument("place", help=place)
     command.set_defaults(run=send)
+    command = commands.add_parser("receive", parents=[job])
+    command.add_argument("place", help=place)
+    command.add_argument("dir")
+    command.set_defaults(run=receive)
+    command = commands.add_parser("hostile", parents=[job])
+    command.add_argument("case")
+    command.add_argument("place", nargs="?", default="", help=place)
+    command.set_defaults(run=break_rules)
     return parser.parse_args()
 
 

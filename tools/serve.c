@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "mover/agent.h"
+#include "mover/inside.h"
 #include "mover/serve.h"
+#include "storage/sys.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/outcome.h"
@@ -22,6 +24,8 @@ struct serve_options {
 };
 
 enum { JOBS_MAX = 4096 };
+
+#define SILENCE_NS (UINT64_C(1000000) * SILENCE_MS)
 
 #define AT(member) .at = offsetof(struct serve_options, member)
 static const struct option_row serve_rows[] = {
@@ -71,11 +75,15 @@ static const struct option_row serve_rows[] = {
 
 static const struct option_set serve_options = {
     .command = "serve",
-    .operands = "",
+    .operands = "[-- COMMAND...]",
     .about = "Runs an agent, at which copies reach paths beneath DIR as penstock://HOST[:PORT]/PATH.",
     .notes = "One TCP port carries everything: 7420 unless --listen says otherwise. SIGTERM and SIGINT end "
              "it; jobs that\n"
-             "it served can be run again and go on.\n",
+             "it served can be run again and go on.\n"
+             "\n"
+             "With --stdio: COMMAND makes a connection to the agent at the other end when no other way leads "
+             "there\n"
+             "(ssh HOST penstock serve --stdio).\n",
     .rows = serve_rows,
     .count = ARRAY_LEN(serve_rows),
 };
@@ -128,7 +136,26 @@ static int take_stdio(int *in, int *out)
     return 0;
 }
 
-static int serve_stdio(const struct serve_options *opt)
+// A connection inside ssh, or the control plane of an agent: its first bytes tell.
+static int serve_begun(const struct agent_config *cfg, int in, int out)
+{
+    uint8_t first[PREAMBLE_MAGIC_BYTES];
+    struct channel *control = NULL;
+    struct err err;
+    int rc = net_read_full(in, first, sizeof(first), sys_clock_ns() + SILENCE_NS, -1);
+    if (rc == 0 && preamble_begins(first))
+        return (int)inside_serve(in, out, first);
+    if (rc == 0)
+        rc = channel_plain_begun(in, out, MESSAGE_BYTES_MAX, first, sizeof(first), &control);
+    if (rc == 0)
+        return agent_run(cfg, control);
+    if (rc == -ENODATA)
+        return OUTCOME_INCOMPLETE; // who started it went away before the job began
+    err_set(&err, ERR_START, -rc, "take standard input and output", NULL, 0, NULL);
+    return report_err(&err);
+}
+
+static int serve_stdio(const struct serve_options *opt, char *const *command)
 {
     struct agent_config cfg = {
         .root = opt->root,
@@ -138,21 +165,21 @@ static int serve_stdio(const struct serve_options *opt)
         .port = opt->ports.low,
         .port_hi = opt->ports.high,
         .loopback_only = opt->loopback != 0,
+        .takes_inside = !opt->loopback,
+        .dials_inside = command,
         .say = say_nothing,
     };
-    struct channel *control;
     struct err err;
     int in = -1, out = -1;
     if (isatty(STDIN_FILENO))
         return refuse("--stdio is for penstock copy, which starts it; --root DIR runs an agent that listens");
+    if (command != NULL && opt->root != NULL)
+        return refuse("who is kept beneath --root starts no command");
     int rc = take_stdio(&in, &out);
     if (rc == 0)
-        rc = channel_plain_new(in, out, MESSAGE_BYTES_MAX, &control);
-    if (rc < 0) {
-        err_set(&err, ERR_START, -rc, "take standard input and output", NULL, 0, NULL);
-        return report_err(&err);
-    }
-    return agent_run(&cfg, control);
+        return serve_begun(&cfg, in, out);
+    err_set(&err, ERR_START, -rc, "take standard input and output", NULL, 0, NULL);
+    return report_err(&err);
 }
 
 // A descriptor that becomes readable when the process is asked to end.
@@ -217,9 +244,10 @@ int cmd_serve(int argc, char **argv)
     int status = options_take(&serve_options, argc, argv, &opt, &found);
     if (status >= 0)
         return status;
-    if (found.count > 0)
+    if (found.count > 0 && !opt.stdio)
         return refuse("takes no arguments beside options");
     if (opt.stdio && (opt.key != NULL || opt.jobs != 0))
         return refuse("--stdio does one job for who started it: without --key and --jobs");
-    return opt.stdio ? serve_stdio(&opt) : serve_listen(&opt);
+    found.operands[found.count] = NULL; // of argv, which has room for it
+    return opt.stdio ? serve_stdio(&opt, found.count > 0 ? found.operands : NULL) : serve_listen(&opt);
 }

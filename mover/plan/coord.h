@@ -33,6 +33,7 @@ struct coord_config {
     const char
         *dial_host[COORD_NODES]; // the host name by which the user reaches that end: dialled first; "" = none
     bool may_dial[COORD_NODES];  // --dial: the source dials, the destination dials
+    bool dials_inside[COORD_NODES]; // that end can dial inside ssh: tried when nobody can be dialled
 };
 
 // Counters of the job so far; entries add up as DESIGN §11 says (pending = total less the rest).

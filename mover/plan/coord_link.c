@@ -5,55 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned other(unsigned node)
-{
-    return node == COORD_SOURCE ? COORD_DEST : COORD_SOURCE;
-}
-
-// Where an acceptor can be reached: first by the name that the user has for it, then as it says itself; no
-// more than a dialler takes. Returns the bytes of the list.
-static size_t link_addresses(const struct coord *c, unsigned acceptor, uint8_t *out, size_t out_len)
-{
-    const struct coord_node *to = &c->nodes[acceptor];
-    const char *host = c->cfg.dial_host[acceptor];
-    struct wire_writer list;
-    wire_writer_init(&list, out, out_len);
-    uint32_t count = 0;
-    if (host[0] != '\0') {
-        char text[ADDRESS_BYTES_MAX + 16];
-        int len =
-            snprintf(text, sizeof text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host, to->port);
-        wire_put_blob(&list, text, (size_t)len);
-        count++;
-    }
-    struct wire_reader r;
-    wire_reader_init(&r, to->addresses, to->addresses_len);
-    for (; count < ADDRESSES_MAX && wire_left(&r) > 0; count++) {
-        size_t len;
-        const uint8_t *text = wire_get_blob(&r, ADDRESS_BYTES_MAX - 1, &len);
-        if (text == NULL || len + sizeof(uint32_t) > (size_t)(list.end - list.at))
-            break;
-        wire_put_blob(&list, text, len);
-    }
-    return (size_t)(list.at - list.start);
-}
-
-// Tells both ends who dials; the dialler begins with the peer connection and then its streams.
-static void link_send(struct coord *c)
-{
-    struct coord_session *s = &c->session;
-    unsigned acceptor = other(s->dialler);
-    uint8_t addresses[4 * KIB];
-    size_t len = link_addresses(c, acceptor, addresses, sizeof addresses);
-    s->tried[s->dialler] = true;
-    struct message m = {.type = MESSAGE_LINK,
-                        .link = {.streams = s->stream_count, .acceptor = job_id_at(&c->cfg.job, acceptor)}};
-    coord_send(c, acceptor, &m);
-    m.link.dial = 1;
-    m.link.addresses = blob_of(addresses, len);
-    coord_send(c, s->dialler, &m);
-}
-
 void link_begin(struct coord *c, uint64_t now_ns)
 {
     struct coord_session *s = &c->session;
@@ -65,9 +16,9 @@ void link_begin(struct coord *c, uint64_t now_ns)
     s->stream_count = c->cfg.streams;
     for (uint32_t i = 0; i < s->stream_count; i++)
         s->streams[i].wait_ns = REDIAL_FIRST_NS;
-    s->dialler = c->cfg.may_dial[COORD_SOURCE] ? COORD_SOURCE : COORD_DEST;
-    s->alone_ns = now_ns;
-    link_send(c);
+    if (!way_begin(c, now_ns))
+        coord_stop_words(c, ERR_START, COORD_NODES, now_ns, "neither %s nor %s may dial",
+                         c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST]);
 }
 
 // Whether there can be such a connection; else the job stops.
@@ -93,11 +44,14 @@ static void attempts_over(struct coord *c, uint32_t stream, uint32_t attempt)
     }
 }
 
-static void peer_linked(struct coord *c, unsigned node, const struct msg_linked *m)
+static void peer_linked(struct coord *c, unsigned node, const struct msg_linked *m, uint64_t now_ns)
 {
     struct coord_session *s = &c->session;
     s->peer[node] = true;
-    if (node == s->dialler) {
+    if (node == s->dialler && s->inside) {
+        coord_notice(c, "no direct path between %s and %s; streams run inside ssh, %u of them",
+                     c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST], s->stream_count);
+    } else if (node == s->dialler) {
         char local[ADDRESS_BYTES_MAX], remote[ADDRESS_BYTES_MAX];
         blob_string(&m->local, local, sizeof local);
         blob_string(&m->remote, remote, sizeof remote);
@@ -106,6 +60,8 @@ static void peer_linked(struct coord *c, unsigned node, const struct msg_linked 
     }
     if (!s->peer[COORD_SOURCE] || !s->peer[COORD_DEST] || c->phase != PHASE_LINK)
         return;
+    if (s->alone_ns != 0)
+        s->alone_ns = now_ns; // the streams are dialled only now
     c->phase = PHASE_RUN;
     struct message walk = {.type = MESSAGE_WALK,
                            .walk = {.avoid_dev = c->avoid_dev,
@@ -119,7 +75,7 @@ void link_linked(struct coord *c, unsigned node, const struct msg_linked *m, uin
     if (!connection_exists(c, node, m->session, m->kind, m->stream, now_ns))
         return;
     if (m->kind == GREET_PEER) {
-        peer_linked(c, node, m);
+        peer_linked(c, node, m, now_ns);
         return;
     }
     struct coord_stream *st = &c->session.streams[m->stream];
@@ -131,9 +87,10 @@ void link_linked(struct coord *c, unsigned node, const struct msg_linked *m, uin
     if (m->attempt < st->attempt || st->redialling)
         return;
     st->linked[node] = true;
-    if (st->linked[other(node)]) {
+    if (st->linked[coord_other(node)]) {
         st->wait_ns = REDIAL_FIRST_NS;
         c->session.alone_ns = 0;
+        c->session.stood = true;
     }
 }
 
@@ -157,23 +114,13 @@ static void stream_down(struct coord *c, struct coord_stream *st, uint64_t now_n
 // The peer connection could not be dialled this way.
 static void peer_failed(struct coord *c, unsigned node, const char *text, uint64_t now_ns)
 {
-    struct coord_session *s = &c->session;
+    const struct coord_session *s = &c->session;
     if (c->phase != PHASE_LINK) {
         coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "a peer connection that stood was dialled again");
         return;
     }
-    if (node != s->dialler)
-        return;
-    unsigned next = other(node);
-    if (c->cfg.may_dial[next] && !s->tried[next]) {
-        coord_notice(c, "%s cannot dial %s (%s); trying the other way", c->cfg.names[node],
-                     c->cfg.names[next], text);
-        s->dialler = next;
-        link_send(c);
-        return;
-    }
-    coord_stop_words(c, ERR_START, COORD_NODES, now_ns, "no direct path between %s and %s: %s",
-                     c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST], text);
+    if (node == s->dialler)
+        way_failed(c, text, now_ns);
 }
 
 void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m, uint64_t now_ns)
@@ -215,6 +162,12 @@ void link_stream_ended(struct coord *c, unsigned node, const struct message *mes
     stream_down(c, st, now_ns);
 }
 
+// How long there may be no stream. Inside ssh the first may wait for somebody to type a password.
+static uint64_t patience_ns(const struct coord_session *s)
+{
+    return s->inside && !s->stood ? LOGIN_NS + LOST_NS : LOST_NS;
+}
+
 uint64_t link_tick(struct coord *c, uint64_t now_ns)
 {
     struct coord_session *s = &c->session;
@@ -236,11 +189,11 @@ uint64_t link_tick(struct coord *c, uint64_t now_ns)
     }
     if (s->alone_ns == 0)
         return wake;
-    if (now_ns >= s->alone_ns + LOST_NS) {
-        coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "no stream between %s and %s for %u s",
-                         c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST],
-                         (unsigned)(LOST_NS / UINT64_C(1000000000)));
-        return UINT64_MAX;
-    }
-    return u64_min(wake, s->alone_ns + LOST_NS);
+    uint64_t lost_ns = s->alone_ns + patience_ns(s);
+    if (now_ns < lost_ns)
+        return u64_min(wake, lost_ns);
+    coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "no stream between %s and %s for %u s",
+                     c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST],
+                     (unsigned)(patience_ns(s) / UINT64_C(1000000000)));
+    return UINT64_MAX;
 }

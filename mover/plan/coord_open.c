@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mover/plan/coord_state.h"
+#include "proto/hello.h"
 
 static void send_open(struct coord *c, unsigned node)
 {
@@ -35,33 +36,18 @@ static void send_open(struct coord *c, unsigned node)
 void coord_start(struct coord *c, uint64_t now_ns)
 {
     (void)now_ns;
-    struct message m = {.type = MESSAGE_HELLO,
-                        .hello = {.version = WIRE_VERSION,
-                                  .version_min = WIRE_VERSION_MIN,
-                                  .features = FEATURES_HAVE,
-                                  .required = FEATURES_REQUIRED,
-                                  .software = blob_text(c->cfg.software),
-                                  .node = blob_text(c->cfg.host)}};
+    struct message m;
+    hello_make(c->cfg.software, c->cfg.host, &m);
     for (unsigned n = 0; n < COORD_NODES; n++)
         coord_send(c, n, &m);
 }
 
 void open_on_hello(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
-    const struct msg_hello *m = &message->hello;
-    char software[65];
-    blob_string(&m->software, software, sizeof software);
-    if (m->version < WIRE_VERSION_MIN || m->version_min > WIRE_VERSION) {
-        coord_stop_words(c, ERR_VERSION, node, now_ns, "%s speaks wire version %u to %u, %s speaks %u to %u",
-                         software, m->version_min, m->version, c->cfg.software, WIRE_VERSION_MIN,
-                         WIRE_VERSION);
-        return;
-    }
-    if ((m->required & ~FEATURES_HAVE) != 0 || (FEATURES_REQUIRED & ~m->features) != 0) {
-        coord_stop_words(c, ERR_VERSION, node, now_ns,
-                         "%s and %s lack a feature that the other requires (%llx, %llx)", software,
-                         c->cfg.software, (unsigned long long)(FEATURES_REQUIRED & ~m->features),
-                         (unsigned long long)(m->required & ~FEATURES_HAVE));
+    struct err err;
+    if (hello_accept(&message->hello, c->cfg.software, &err) < 0) {
+        snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
+        coord_stop(c, &err, now_ns);
         return;
     }
     c->nodes[node].hello = true;

@@ -11,8 +11,9 @@
 #define LEASED_BYTES_MAX (UINT64_C(4) << 30)
 #define REDIAL_FIRST_NS  UINT64_C(200000000)
 #define REDIAL_MAX_NS    UINT64_C(8000000000)
-#define LOST_NS          UINT64_C(30000000000) // without any stream for so long the path is lost
-#define CLOSE_NS         UINT64_C(30000000000) // an agent says CLOSED within this, or is left
+#define LOST_NS          UINT64_C(30000000000)  // without any stream for so long the path is lost
+#define LOGIN_NS         UINT64_C(120000000000) // the longest that a dial inside ssh takes
+#define CLOSE_NS         UINT64_C(30000000000)  // an agent says CLOSED within this, or is left
 
 enum coord_phase {
     PHASE_HELLO,
@@ -46,12 +47,15 @@ struct coord_stream {
 };
 
 struct coord_session {
-    unsigned dialler;        // node
-    bool tried[COORD_NODES]; // directions tried for the peer connection
-    bool peer[COORD_NODES];  // the peer connection stands at that end
+    unsigned way;               // of coord_way.c, in which the peer connection was or is tried
+    unsigned dialler;           // node, of that way
+    bool inside;                // that way is inside ssh
+    char tried[TEXT_BYTES_MAX]; // the ways that failed, in words
+    bool peer[COORD_NODES];     // the peer connection stands at that end
     uint32_t stream_count;
     struct coord_stream *streams;
     uint64_t alone_ns; // since when no stream stands; 0: one does
+    bool stood;        // one has
 };
 
 struct coord_run {
@@ -99,6 +103,11 @@ struct coord {
     uint64_t deadline_ns; // of the closing; UINT64_MAX: none
 };
 
+static inline unsigned coord_other(unsigned node)
+{
+    return node == COORD_SOURCE ? COORD_DEST : COORD_SOURCE;
+}
+
 // coord.c
 void coord_send(struct coord *c, unsigned node, const struct message *m);
 void coord_notice(struct coord *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -118,7 +127,12 @@ uint64_t count_settled(const struct coord_counters *n);
 void count_on_entries_done(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
 void count_on_problem(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
 
-// coord_link.c: sessions, streams, who dials
+// coord_way.c: who dials, and how
+bool way_begin(struct coord *c, uint64_t now_ns); // false: nobody may
+// The peer connection could not be dialled: tries the next way; after the last one the job stops.
+void way_failed(struct coord *c, const char *why, uint64_t now_ns);
+
+// coord_link.c: sessions, streams
 void link_begin(struct coord *c, uint64_t now_ns);
 void link_linked(struct coord *c, unsigned node, const struct msg_linked *m, uint64_t now_ns);
 void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m, uint64_t now_ns);

@@ -55,7 +55,8 @@ kill_at() {
     wait_gone 20 "$source" "$destination" || fail 'an agent outlives its job'
 }
 
-# Runs the job again, which must move no byte that was durable.
+# Runs the job again, which must move no byte that was durable, and the rest less what became durable after it was
+# told last: a commit group, and what a second moves.
 resume() {
     local before
     before=$(durable job)
@@ -63,7 +64,7 @@ resume() {
     [[ $before -gt 0 ]] || fail 'nothing was durable at the kill'
     copy 0 "$@" "$WORK/source/" copied
     told ".bytes.moved + $before <= $NEEDED"
-    told ".bytes.moved > 0 and .entries.pending == 0"
+    told ".bytes.moved + $before >= $NEEDED - $((256 * MIB + 100000000)) and .bytes.moved > 0"
     same_copy "$WORK/source" copied
     no_leftovers copied
 }

@@ -59,6 +59,7 @@ start_process() {
     local name=$1
     shift
     LOG[$name]=$WORK/$name.log
+    : >"${LOG[$name]}" # whoever waits for a line must not find one of an earlier process
     "$@" >"${LOG[$name]}" 2>&1 &
     PID[$name]=$!
 }

@@ -19,6 +19,7 @@ class Settings:
     key: str = ""  # file
     streams: int = 2
     stripe_bytes: int = MIB
+    segment_entries: int = 100  # so that a small tree has some segments
     sealed: bool = True
     agent_dials: bool = False
     user: str = "peer"

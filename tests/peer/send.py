@@ -8,7 +8,6 @@ from .job import DESTINATION, Job, runs, source_description
 from .seal import Seal
 from .wire import Refused
 
-SEGMENT_ENTRIES = 100  # of one segment, so that a small tree has some
 LEASE_STRIPES = 5
 OPEN_MAX = 4
 
@@ -93,6 +92,9 @@ class Sender:
         self.control.send("SEGMENT_PLACE", segment=work.segment.number, first=work.first)
         return work
 
+    def read(self, entry, offset, length):
+        return tree.read_range(os.path.join(self.top, entry.path), offset, length)
+
     def body_of(self, work, stripe):
         """(body, states) of a stripe."""
         parts, states = [], []
@@ -100,13 +102,17 @@ class Sender:
             entry = work.segment.entries[index]
             state = frame.CHANGED if entry.path in self.changed and not work.retry else frame.OK
             states.append((state, 0))
-            parts.append(bytes(length) if state else tree.read_range(os.path.join(self.top, entry.path), offset, length))
+            parts.append(bytes(length) if state else self.read(entry, offset, length))
         return b"".join(parts), states
 
-    def send_stripe(self, work, number):
+    def parts_of(self, work, number):
+        """(stripe, body, trailer)."""
         stripe = work.layout.stripes[number - work.first]
         body, states = self.body_of(work, stripe)
-        trailer = frame.trailer(states, layout.leaf_digests(stripe, body))
+        return stripe, body, frame.trailer(states, layout.leaf_digests(stripe, body))
+
+    def send_stripe(self, work, number):
+        stripe, body, trailer = self.parts_of(work, number)
         stream = self.streams[self.next_stream % len(self.streams)]
         self.next_stream += 1
         if len(self.damaged) < self.bad:
@@ -114,22 +120,27 @@ class Sender:
             body = bytes([body[0] ^ 1]) + body[1:]  # under a good tag
         stream.send(stream.head(work.segment.number, number, stripe), body, trailer)
 
-    def lease(self, work):
-        """All stripes of a segment, a lease at a time: D answers before the first frame of it leaves."""
+    def lease(self, segment, first, count):
+        """Gives a lease, which is answered before the first frame of it leaves. Returns its number."""
+        words = {"lease": self.next_lease, "epoch": 1, "segment": segment, "first": first, "count": count,
+                 "wait_ms": 0xFFFFFFFF}
+        self.next_lease += 1
+        self.control.send("LEASE", **words)
+        answer = self.control.wait("LEASE")
+        if {**words, "session": 0} != answer.fields():
+            raise Refused(f"another lease: {answer}")
+        return words["lease"]
+
+    def send_segment(self, work):
+        """All stripes of a segment, a lease at a time."""
         for at in range(work.first, work.first + work.layout.count(), LEASE_STRIPES):
             count = min(LEASE_STRIPES, work.first + work.layout.count() - at)
-            words = {"lease": self.next_lease, "epoch": 1, "segment": work.segment.number, "first": at, "count": count,
-                     "wait_ms": 0xFFFFFFFF}
-            self.next_lease += 1
-            self.control.send("LEASE", **words)
-            answer = self.control.wait("LEASE")
-            if {**words, "session": 0} != answer.fields():
-                raise Refused(f"another lease: {answer}")
+            lease = self.lease(work.segment.number, at, count)
             for number in range(at, at + count):
                 if number in work.left:  # settled meanwhile
                     self.send_stripe(work, number)
             self.drain(lambda: not any(number in work.left for number in range(at, at + count)))
-            self.control.send("LEASE_DONE", lease=words["lease"])
+            self.control.send("LEASE_DONE", lease=lease)
 
     def drain(self, done):
         """Takes what the agent says about stripes and entries until `done`."""
@@ -173,9 +184,9 @@ class Sender:
     def send_segments(self, entries, retry=False):
         waiting = deque(entries)
         while waiting:
-            cut = [waiting.popleft() for _ in range(min(SEGMENT_ENTRIES, len(waiting)))]
+            cut = [waiting.popleft() for _ in range(min(self.settings.segment_entries, len(waiting)))]
             work = self.close_segment(cut, last=not waiting, retry=retry)
-            self.lease(work)
+            self.send_segment(work)
             self.drain(lambda: len(self.works) < OPEN_MAX)
         self.drain(lambda: not self.works)
 
@@ -203,8 +214,7 @@ class Sender:
             if entry.type == manifest.LINK:
                 wanted = digest.xxh128(entry.target)
             elif entry.type == manifest.FILE:
-                path = os.path.join(self.top, entry.path)
-                leaves = [digest.xxh128(tree.read_range(path, leaf * digest.LEAF, digest.leaf_length(leaf, entry.size)))
+                leaves = [digest.xxh128(self.read(entry, leaf * digest.LEAF, digest.leaf_length(leaf, entry.size)))
                           for leaf in range(digest.leaf_count(entry.size))]
                 wanted = digest.of_file(leaves, entry.size)
             if record.outcome == receipt.SKIPPED:

@@ -37,7 +37,8 @@ def count_up(first, length):
 
 def pattern(length):
     """Byte i is (7 i + 13 floor(i / 256)) mod 256."""
-    return bytes((7 * at + 13 * (at // 256)) & 255 for at in range(length))
+    period = bytes((7 * at + 13 * (at // 256)) & 255 for at in range(min(length, 1 << 16)))
+    return (period * (length // (1 << 16) + 1))[:length]
 
 
 def shown(value):
@@ -330,10 +331,9 @@ def bad_needs(segment):
             "range-empty": [0, [(0, 0)], 0, 0], "range-beyond": [0, [(3, 2)], 0, 0], "range-touching": [0, [(0, 1), (1, 1)], 0, 0],
             "range-descending": [0, [(2, 1), (0, 1)], 0, 0], "range-overflow": [0, [(2**64 - 1, 2)], 0, 0]}.items():
         raw[name] = need.encode(3, needs)
-    yield case("segment", "of-needs", ("segment", segment.encode()))
     for name, content in raw.items():
         must_refuse(need.read, content, segment)
-        yield case("bad-need", name, ("need", content))
+        yield case("bad-need", name, ("segment", segment.encode()), ("need", content))
 
 
 # ---- messages ----
@@ -349,13 +349,13 @@ def message_cases():
                 value = numbers.raw(size or 1 + numbers.below(min(longest, 40)))
                 setattr(words, field, int.from_bytes(value, "little") if kind in message.INTEGERS else value)
             assert message.decode(number, words.body()).fields() == words.fields()
-            yield case("message", name, ("type", number), *words.fields().items(), ("bytes", words.encode()))
+            yield case("message", name, ("number", number), *words.fields().items(), ("wire", words.encode()))
     for name, number, body in (
             ("type-0", 0, b""), ("type-31", 31, b""), ("type-peer", message.PEER_SEGMENT, b""), ("cut", 18, bytes(43)),
             ("more", 3, bytes(9)), ("empty", 5, b""), ("blob-over", 2, bytes(5) + u32(32) + bytes(32 + 12)),
             ("blob-beyond", 13, bytes(16) + u32(1)), ("blob-huge", 13, bytes(16) + u32(2**32 - 1))):
         must_refuse(message.decode, number, body)
-        yield case("bad-message", name, ("type", number), ("body", body))
+        yield case("bad-message", name, ("number", number), ("body", body))
 
 
 # ---- receipts ----

@@ -93,18 +93,17 @@ void check_durable(struct model *m, const char *path, uint64_t size, struct time
     const struct inode *i = at_dest(path, true);
     if (i == NULL)
         world_fail("%s is acknowledged, and a crash would lose its name", path);
-    for (unsigned k = item->count; k > 0; k--) {
-        const struct version *v = &item->versions[k - 1];
+    const char *lost = "it never was at the source so";
+    for (unsigned k = 0; k < item->count; k++) {
+        const struct version *v = &item->versions[k];
         bool named = S_ISREG(v->mode) ? v->size == size && v->mtime.tv_sec == mtime.tv_sec &&
                                             v->mtime.tv_nsec == mtime.tv_nsec
                                       : !S_ISREG(i->seen.mode);
         if (!named)
             continue;
-        if (!version_is(i, v, true))
-            world_fail("%s is acknowledged, and a crash would lose bytes of it", path);
-        if (S_ISREG(v->mode) && !version_attributes_are(&i->kept, v))
-            world_fail("%s is acknowledged, and a crash would lose its attributes", path);
-        return;
+        lost = version_is(i, v, true) ? "attributes" : "bytes";
+        if (lost[0] == 'a' && (!S_ISREG(v->mode) || version_attributes_are(&i->kept, v)))
+            return;
     }
-    world_fail("%s is acknowledged in a version that never was", path);
+    world_fail("%s is acknowledged, and a crash would lose of it: %s", path, lost);
 }

@@ -22,6 +22,11 @@ struct table {
 
 static struct table the_table;
 
+void descriptor_end(void)
+{
+    the_table.count = 0;
+}
+
 int descriptor_new(struct process *owner, const struct descriptor_ops *ops, void *object)
 {
     struct table *t = &the_table;

@@ -17,6 +17,7 @@ struct descriptor_ops {
     void (*close)(void *object, bool silently); // silently: the host has lost its power
 };
 
+void descriptor_end(void); // forgets all: the next number is the first again
 // Gives the object to a process (NULL: the current one) under a new number.
 int descriptor_new(struct process *owner, const struct descriptor_ops *ops, void *object);
 // The object; a number that is not the current process's, or of another kind, fails the simulation.

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "tests/sim/wraps.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -104,8 +106,8 @@ static uint8_t *stack_take(void)
         idle_stacks = idle->next;
         return (uint8_t *)idle - GUARD_BYTES;
     }
-    uint8_t *memory = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *memory = __real_mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert(memory != MAP_FAILED);
     int rc = mprotect(memory, GUARD_BYTES, PROT_NONE);
     assert(rc == 0);

@@ -1,4 +1,4 @@
-// Agents: what job_ends.c starts by ssh is a process on the host that it names.
+// Agents: what reach.c starts by ssh is a process on the host that it names.
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

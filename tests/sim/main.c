@@ -13,21 +13,23 @@
 #include "tests/sim/scenario.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/world.h"
+#include "tests/sim/wraps.h"
 
-enum { WORKERS = 2, WATCHDOG_S = 120 };
+enum { WORKERS = 2, BATCH = 8, WATCHDOG_S = 120 };
 
 static const struct scenario {
     const char *name;
-    void (*run)(void *arg);
+    void (*run)(void *turn);
+    void (*prepare)(struct turn *turn); // chooses turn->world_seed; may be NULL
 } scenarios[] = {
-    {"copy", scenario_copy},
-    {"lossy", scenario_lossy},
-    {"crash", scenario_crash},
-    {"kill", scenario_kill},
+    {"copy", scenario_copy, NULL},     {"lossy", scenario_lossy, NULL},
+    {"crash", scenario_crash, NULL},   {"kill", scenario_kill, NULL},
+    {"source", scenario_source, NULL}, {"sweep", scenario_sweep, sweep_prepare},
 };
 
 struct options {
     uint64_t seed, seeds;
+    uint64_t step; // what is split among the seeds of a run is split in so many parts
     bool trace;
 };
 
@@ -35,60 +37,97 @@ struct tally {
     uint64_t failed, first_seed;
 };
 
-static void child(const struct scenario *s, const struct options *opt, uint64_t seed)
+// A child runs some seeds, one after the other: a process of its own for each would cost more than the seeds.
+struct worker {
+    pid_t pid;       // 0: idle
+    uint64_t *seed;  // in shared memory: the one it is at
+    uint64_t behind; // its last seed, and one
+};
+
+// All worlds of a seed.
+static void run_seed(const struct scenario *s, const struct options *opt, uint64_t seed)
 {
-    alarm(WATCHDOG_S);
+    struct turn t = {.seed = seed, .seeds = opt->step, .world_seed = seed, .again = true};
+    for (; t.again; t.number++) {
+        t.again = false;
+        if (s->prepare != NULL)
+            s->prepare(&t);
+        alarm(WATCHDOG_S);
+        world_begin(t.world_seed);
+        net_begin();
+        sched_run(s->run, &t);
+        world_end();
+    }
+}
+
+static void child(const struct scenario *s, const struct options *opt, const struct worker *w)
+{
     world_set_trace(opt->trace);
-    world_begin(seed);
-    net_begin();
-    sched_run(s->run, NULL);
+    for (; *w->seed < w->behind; ++*w->seed)
+        run_seed(s, opt, *w->seed);
     _exit(0);
 }
 
-// Waits for one of the workers.
-static void reap(const struct scenario *s, pid_t pids[WORKERS], const uint64_t seeds[WORKERS],
+static void start(const struct scenario *s, const struct options *opt, struct worker *w)
+{
+    w->pid = fork();
+    if (w->pid == 0)
+        child(s, opt, w);
+    if (w->pid < 0) {
+        perror("fork");
+        exit(1);
+    }
+}
+
+// Waits for a worker to end. One that failed goes on behind the seed that it failed with.
+static void reap(const struct scenario *s, const struct options *opt, struct worker workers[WORKERS],
                  struct tally *t)
 {
     int status;
     pid_t pid = waitpid(-1, &status, 0);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        if (pids[i] != pid)
-            continue;
-        pids[i] = 0;
-        if (status == 0)
-            continue;
-        fprintf(stderr, "sim.%s: seed %llu failed (status %d): sim --seed %llu --trace %s\n", s->name,
-                (unsigned long long)seeds[i], status, (unsigned long long)seeds[i], s->name);
-        if (t->failed++ == 0 || seeds[i] < t->first_seed)
-            t->first_seed = seeds[i];
-    }
+    struct worker *w = workers;
+    while (w->pid != pid)
+        w++;
+    w->pid = 0;
+    if (status == 0)
+        return;
+    fprintf(stderr, "sim.%s failed (status %d): sim --seed %llu --step %llu --trace %s\n", s->name, status,
+            (unsigned long long)*w->seed, (unsigned long long)opt->step, s->name);
+    if (t->failed++ == 0 || *w->seed < t->first_seed)
+        t->first_seed = *w->seed;
+    if (++*w->seed < w->behind)
+        start(s, opt, w);
 }
 
-static unsigned idle(const pid_t pids[WORKERS])
+static bool busy(const struct worker workers[WORKERS])
 {
-    unsigned i = 0;
-    while (i < WORKERS && pids[i] != 0)
-        i++;
-    return i;
+    bool any = false;
+    for (unsigned i = 0; i < WORKERS; i++)
+        any = any || workers[i].pid != 0;
+    return any;
 }
 
 static struct tally run_seeds(const struct scenario *s, const struct options *opt)
 {
-    pid_t pids[WORKERS] = {0};
-    uint64_t seeds[WORKERS] = {0};
     struct tally tally = {0};
-    for (uint64_t seed = opt->seed; seed < opt->seed + opt->seeds; seed++) {
-        if (idle(pids) == WORKERS)
-            reap(s, pids, seeds, &tally);
-        unsigned at = idle(pids);
-        seeds[at] = seed;
-        pids[at] = fork();
-        if (pids[at] == 0)
-            child(s, opt, seed);
+    struct worker workers[WORKERS] = {0};
+    uint64_t *shared = __real_mmap(NULL, WORKERS * sizeof *shared, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t next = opt->seed, behind = opt->seed + opt->seeds;
+    while (next < behind || busy(workers)) {
+        bool started = false;
+        for (unsigned i = 0; i < WORKERS && next < behind; i++) {
+            if (workers[i].pid != 0)
+                continue;
+            workers[i].seed = &shared[i];
+            *workers[i].seed = next;
+            next = workers[i].behind = u64_min(next + BATCH, behind);
+            start(s, opt, &workers[i]);
+            started = true;
+        }
+        if (!started)
+            reap(s, opt, workers, &tally);
     }
-    for (unsigned i = 0; i < WORKERS; i++)
-        while (pids[i] > 0)
-            reap(s, pids, seeds, &tally);
     return tally;
 }
 
@@ -125,6 +164,7 @@ static bool take_options(int argc, char **argv, struct options *opt)
 {
     static const struct option options[] = {{"seeds", required_argument, NULL, 'n'},
                                             {"seed", required_argument, NULL, 's'},
+                                            {"step", required_argument, NULL, 'p'},
                                             {"trace", no_argument, NULL, 't'},
                                             {0}};
     int c;
@@ -133,11 +173,14 @@ static bool take_options(int argc, char **argv, struct options *opt)
             opt->seeds = strtoull(optarg, NULL, 10);
         else if (c == 's')
             opt->seed = strtoull(optarg, NULL, 10);
+        else if (c == 'p')
+            opt->step = strtoull(optarg, NULL, 10);
         else if (c == 't')
             opt->trace = true;
         else
             return false;
     }
+    opt->step = opt->step > 0 ? opt->step : opt->seeds;
     return opt->seeds > 0;
 }
 
@@ -148,7 +191,7 @@ int main(int argc, char **argv)
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 30); // memory that goes back to the kernel has to be cleared again
     (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
     if (!good) {
-        fprintf(stderr, "usage: sim [--seeds N] [--seed S] [--trace] [SCENARIO...]\n");
+        fprintf(stderr, "usage: sim [--seeds N] [--seed S] [--step N] [--trace] [SCENARIO...]\n");
         return 2;
     }
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {

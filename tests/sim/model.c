@@ -30,12 +30,17 @@ static void fill(uint8_t *buf, size_t len, uint64_t key, uint64_t offset)
     }
 }
 
+static uint64_t key_at(const struct version *v, uint64_t offset)
+{
+    return v->split > 0 && offset >= v->split ? v->old_key : v->key;
+}
+
 static void write_range(struct inode *f, const struct version *v, uint64_t offset, uint64_t len)
 {
     uint8_t block[BLOCK_BYTES];
     for (uint64_t at = offset; at < offset + len; at += BLOCK_BYTES) {
         size_t n = u64_min(BLOCK_BYTES, offset + len - at);
-        fill(block, n, v->key, at);
+        fill(block, n, key_at(v, at), at);
         int rc = fs_write(f, block, n, at);
         assert(rc == 0);
     }
@@ -112,7 +117,7 @@ bool version_block_is(const struct inode *f, const struct version *v, uint64_t n
         block = zeros;
     if (!is_data(v, at))
         return memcmp(block, zeros, len) == 0;
-    fill(expected, len, v->key, at);
+    fill(expected, len, key_at(v, at), at);
     return memcmp(block, expected, len) == 0;
 }
 
@@ -265,6 +270,27 @@ static void set_dir_times(const struct model *m)
     }
 }
 
+static uint64_t how_many(const struct shape *shape, unsigned least, unsigned most)
+{
+    return shape->full ? most : rng_range(world_rng(), least, most);
+}
+
+static void add_files(struct model *m, const struct shape *shape, struct inode *root)
+{
+    struct rng *rng = world_rng();
+    uint64_t left = shape->bytes, count = how_many(shape, 1, shape->files);
+    for (uint64_t n = 0; n < count; n++) {
+        struct version v;
+        bool sparse = (shape->full && n == 1) || rng_once_in(rng, 8);
+        uint64_t size = random_size(shape->large, sparse ? 8 * left : left);
+        if (shape->full && n < 2)
+            size = MIB + (n == 0 ? 1 : 20 * BLOCK_BYTES);
+        version_random(&v, size, sparse);
+        left -= u64_min(left, version_data_bytes(&v));
+        add(m, root, &v);
+    }
+}
+
 void model_make(struct model *m, const struct shape *shape)
 {
     struct rng *rng = world_rng();
@@ -274,19 +300,13 @@ void model_make(struct model *m, const struct shape *shape)
     make_root(world_host(HOST_DEST), "store", world_host(HOST_DEST)->root ? 0 : 1000);
     make_root(world_host(HOST_COORD), "state", world_host(HOST_COORD)->root ? 0 : 1000);
     struct version v;
-    for (uint64_t n = rng_below(rng, shape->dirs + 1); n > 0; n--) {
+    for (uint64_t n = how_many(shape, 0, shape->dirs); n > 0; n--) {
         version_random(&v, 0, false);
         v.mode = S_IFDIR | (rng_once_in(rng, 6) ? 0555 : 0755);
         add(m, root, &v);
     }
-    uint64_t left = shape->bytes;
-    for (uint64_t n = rng_range(rng, 1, shape->files); n > 0; n--) {
-        bool sparse = rng_once_in(rng, 8);
-        version_random(&v, random_size(shape->large, sparse ? 8 * left : left), sparse);
-        left -= u64_min(left, version_data_bytes(&v));
-        add(m, root, &v);
-    }
-    for (uint64_t n = rng_below(rng, shape->links + 1); n > 0; n--) {
+    add_files(m, shape, root);
+    for (uint64_t n = how_many(shape, 0, shape->links); n > 0; n--) {
         version_random(&v, 0, false);
         v.mode = S_IFLNK | 0777;
         snprintf(v.target, sizeof v.target, "../target/%llu", (unsigned long long)rng_below(rng, 1000));

@@ -14,6 +14,7 @@ struct version {
     mode_t mode; // with the type
     struct timespec mtime;
     uint64_t size, key;
+    uint64_t split, old_key; // half rewritten: bytes from `split` on are of the old key; 0: they are not
     bool sparse;
     uint32_t range_count; // data of a sparse file, whole blocks but for the end
     struct range ranges[RANGES_MAX];
@@ -40,6 +41,7 @@ struct shape {
     unsigned files, dirs, links; // at most
     uint64_t bytes;              // of data, about
     bool large;                  // files above a MiB too
+    bool full;                   // as many as that, a large and a sparse file among them
 };
 
 // Fills the model and the source's file system (beneath /data).
@@ -48,6 +50,7 @@ void model_make(struct model *m, const struct shape *shape);
 void model_make_old(struct model *m, unsigned old_percent, unsigned same_percent);
 // Writes a version to a file of the fs, with its attributes; everything durable.
 void version_write(struct inode *f, const struct version *v);
+// Regular file with attributes and contents by chance.
 void version_random(struct version *v, uint64_t size, bool may_be_sparse);
 uint64_t version_data_bytes(const struct version *v);
 const struct version *item_now(const struct item *item);

@@ -35,6 +35,7 @@ struct connection {
     bool cut;     // what is sent now is lost, and soon the connection is reset
     int from;     // side of the source host, whose frames are followed; -1: neither
     uint8_t kind; // enum greet_kind, once it was said
+    struct connection *next;
 };
 
 // One end; a descriptor and its duplicates share it.
@@ -63,6 +64,7 @@ struct delivery {
 struct net {
     struct net_trouble trouble;
     struct listener *listeners;
+    struct connection *connections;
     uint16_t last_port;
 };
 
@@ -72,6 +74,17 @@ void net_begin(void)
 {
     the_net = (struct net){.last_port = PORT_FIRST};
     the_net.trouble.delay_ns_max = NS_PER_MS << rng_below(world_rng(), 8);
+}
+
+void net_end(void)
+{
+    while (the_net.connections != NULL) {
+        struct connection *c = the_net.connections;
+        the_net.connections = c->next;
+        free(c->ways[0].bytes);
+        free(c->ways[1].bytes);
+        free(c);
+    }
 }
 
 struct net_trouble *net_trouble(void)
@@ -259,6 +272,8 @@ static struct connection *connection_new(void)
     struct connection *c = calloc(1, sizeof *c);
     assert(c != NULL);
     c->from = -1;
+    c->next = the_net.connections;
+    the_net.connections = c;
     for (unsigned side = 0; side < 2; side++) {
         c->ways[side].room = (size_t)1 << rng_range(sched_rng(), ROOM_MIN_LOG2, ROOM_MIN_LOG2 + 8);
         c->ways[side].bytes = malloc(c->ways[side].room);

@@ -25,6 +25,7 @@ struct net_trouble {
 };
 
 void net_begin(void);
+void net_end(void);
 struct net_trouble *net_trouble(void);
 
 // A pair of connected sockets: the result is the current process's, *theirs the other's.

@@ -25,7 +25,8 @@ void run_random(struct run *r); // settings by chance
 void run_start(struct run *r);
 // Waits for the end of the coordinator and then of both agents; too long a time is a failure.
 void run_wait(struct run *r);
-void run_copy(struct run *r); // both
+void run_copy(struct run *r);       // both
+void run_sums(const struct run *r); // the counters add up, nothing is pending
 // The run has ended with this status, all entries accounted for.
 void run_check(const struct run *r, const struct model *m, int exit_status);
 

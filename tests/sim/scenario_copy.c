@@ -5,9 +5,9 @@
 #include "tests/sim/watch.h"
 #include "tests/sim/world.h"
 
-void scenario_copy(void *arg)
+void scenario_copy(void *turn)
 {
-    (void)arg;
+    (void)turn;
     static struct model m;
     const struct shape shape = {.files = 14, .dirs = 5, .links = 3, .bytes = 5 * MIB, .large = true};
     struct run r;

@@ -13,9 +13,9 @@ static unsigned sometimes(unsigned low, unsigned high)
     return rng_once_in(world_rng(), 2) ? (unsigned)rng_range(world_rng(), low, high) : 0;
 }
 
-void scenario_lossy(void *arg)
+void scenario_lossy(void *turn)
 {
-    (void)arg;
+    (void)turn;
     static struct model m;
     const struct shape shape = {.files = 12, .dirs = 3, .links = 2, .bytes = 6 * MIB, .large = true};
     struct net_trouble *t = net_trouble();

@@ -42,7 +42,7 @@ struct sched {
     uint64_t now_ns, stamp_ns, steps;
     struct fiber *home;
     struct task *tasks, *current;
-    struct task *dead; // kept for who joins them
+    struct task *dead;    // kept for who joins them
     struct timer *timers; // a heap
     size_t timer_count, timer_room;
     uint64_t timer_number;

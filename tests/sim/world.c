@@ -9,13 +9,9 @@
 
 #include "tests/sim/descriptor.h"
 #include "tests/sim/fs.h"
+#include "tests/sim/memory.h"
+#include "tests/sim/net.h"
 #include "tests/sim/sched.h"
-
-struct mapping {
-    void *memory;
-    size_t len;
-    struct mapping *next;
-};
 
 struct process {
     struct host *host;
@@ -25,7 +21,6 @@ struct process {
     int status;
     int (*main)(void *arg);
     void *arg;
-    struct mapping *mappings;
     struct process *next;
 };
 
@@ -36,6 +31,7 @@ struct world {
     struct process *processes;
     pid_t last_id;
     bool trace;
+    char note[128];
 };
 
 static struct world the_world;
@@ -62,12 +58,13 @@ void world_end(void)
 {
     sched_end();
     descriptor_end();
+    net_end();
     for (unsigned i = 0; i < HOSTS; i++)
         fs_free(the_world.hosts[i].fs);
     while (the_world.processes != NULL) {
         struct process *p = the_world.processes;
         the_world.processes = p->next;
-        mappings_free(&p->mappings);
+        memory_release(p);
         free(p);
     }
 }
@@ -100,14 +97,22 @@ void world_fail(const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    fprintf(stderr, "seed %llu, after %.6f s: ", (unsigned long long)the_world.seed,
-            (double)sched_now_ns() / 1e9);
+    fprintf(stderr, "world %llu, after %.6f s%s%s: ", (unsigned long long)the_world.seed,
+            (double)sched_now_ns() / 1e9, the_world.note[0] != '\0' ? ", " : "", the_world.note);
     vfprintf(stderr, fmt, args);
     fprintf(stderr, "\n");
     va_end(args);
     sched_dump();
     fflush(stderr);
     _exit(1);
+}
+
+void world_note(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(the_world.note, sizeof the_world.note, fmt, args);
+    va_end(args);
 }
 
 void world_set_trace(bool on)
@@ -126,38 +131,6 @@ void world_trace(const char *fmt, ...)
     vfprintf(stderr, fmt, args);
     va_end(args);
     fprintf(stderr, "\n");
-}
-
-// ---- memory that the kernel takes back from a process ----
-
-void process_map(struct process *p, void *memory, size_t len)
-{
-    struct mapping *m = malloc(sizeof *m);
-    assert(m != NULL);
-    *m = (struct mapping){.memory = memory, .len = len, .next = p->mappings};
-    p->mappings = m;
-}
-
-void process_unmap(struct process *p, const void *memory)
-{
-    struct mapping **at = &p->mappings;
-    while (*at != NULL && (*at)->memory != memory)
-        at = &(*at)->next;
-    struct mapping *m = *at;
-    if (m == NULL)
-        world_fail("memory is given back that was not mapped");
-    *at = m->next;
-    free(m);
-}
-
-static void mappings_free(struct mapping **list)
-{
-    while (*list != NULL) {
-        struct mapping *m = *list;
-        *list = m->next;
-        munmap_really(m->memory, m->len);
-        free(m);
-    }
 }
 
 // ---- processes ----
@@ -249,6 +222,7 @@ static void end(struct process *p, bool silently)
     if (!p->alive)
         return;
     descriptor_close_all(p, silently);
+    memory_release(p);
     ended(p, 9);
     sched_kill(p);
 }

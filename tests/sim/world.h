@@ -44,6 +44,8 @@ struct host *world_host_named(const char *name); // or its address; NULL: no suc
 
 // Ends the program: says what is wrong and where everybody is.
 void world_fail(const char *fmt, ...) PRINTF_LIKE(1, 2) __attribute__((noreturn));
+// What a failure says besides.
+void world_note(const char *fmt, ...) PRINTF_LIKE(1, 2);
 // A line of the trace, when there is one.
 void world_trace(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void world_set_trace(bool on);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -25,6 +26,12 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const s
 int __wrap_pthread_cond_signal(pthread_cond_t *c);
 int __wrap_pthread_cond_broadcast(pthread_cond_t *c);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+
+// memory.c
+void *__wrap_mmap(void *addr, size_t len, int protection, int flags, int fd, off_t offset);
+void *__real_mmap(void *addr, size_t len, int protection, int flags, int fd, off_t offset);
+int __wrap_munmap(void *memory, size_t len);
+int __real_munmap(void *memory, size_t len);
 
 // calls.c
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);

@@ -2,8 +2,8 @@
 // together by queues with random delays. Streams break, frames arrive damaged, files go bad, all from one
 // seed. The agents are played after the real ones, as simply as can be.
 //
-// plan_model.c: time, queues, the source agent; plan_model_dest.c: the destination agent; plan_model_net.c:
-// streams.
+// plan_model.c: time, queues, the coordinator's owner; plan_model_source.c, plan_model_dest.c: the agents;
+// plan_model_net.c: streams.
 #ifndef PENSTOCK_TESTS_UNIT_PLAN_MODEL_H
 #define PENSTOCK_TESTS_UNIT_PLAN_MODEL_H
 
@@ -32,10 +32,10 @@ struct model_setup {
 struct model_entry {
     uint64_t first, count; // stripes, in the segment
     bool packed;
-    bool needed;  // has data that the destination needs
-    bool bad;     // at the source
+    bool needed;   // has data that the destination needs
+    bool bad;      // at the source
     bool vanishes; // what it comes to then, else it changes
-    bool failed;  // at the destination
+    bool failed;   // at the destination
     bool settled;
 };
 
@@ -68,9 +68,9 @@ struct model_conn {
     uint32_t stream, attempt;
     bool half, cut;
     bool source_over, source_told, dest_over, dest_told;
-    uint32_t reading;     // stripes that the source has taken and not sent
-    uint64_t sent, heads; // frames
-    uint64_t whole;       // frames received
+    uint32_t reading;      // stripes that the source has taken and not sent
+    uint64_t sent, heads;  // frames
+    uint64_t whole;        // frames received
     bool receiving, taken; // a body is on its way, and wanted
     struct model_frame body;
     uint32_t writing; // stripes that the destination writes
@@ -86,7 +86,15 @@ struct model_stream {
     uint32_t redial_attempt;
 };
 
-enum model_queue { QUEUE_TO_SOURCE, QUEUE_TO_DEST, QUEUE_FROM_SOURCE, QUEUE_FROM_DEST, QUEUE_PEER, QUEUE_NEED, QUEUES };
+enum model_queue {
+    QUEUE_TO_SOURCE,
+    QUEUE_TO_DEST,
+    QUEUE_FROM_SOURCE,
+    QUEUE_FROM_DEST,
+    QUEUE_PEER,
+    QUEUE_NEED,
+    QUEUES
+};
 
 struct model_mail {
     struct model_mail *next;
@@ -106,7 +114,7 @@ struct model_event {
 struct model {
     struct rnd *r;
     struct model_setup setup;
-    uint64_t now_ns, delay_ns; // messages take up to so long
+    uint64_t now_ns, delay_ns;  // messages take up to so long
     struct model_event *events; // a heap
     uint32_t event_count, event_room;
     uint64_t event_order, events_run;
@@ -119,6 +127,7 @@ struct model {
     bool ended;
     int exit_status;
     uint64_t records;
+    uint8_t encoded[MESSAGE_HEAD_BYTES + MESSAGE_BYTES_MAX]; // for model_post
     uint32_t stream_count;
     struct model_stream streams[MODEL_STREAMS_MAX];
     struct model_conn *conns;
@@ -149,6 +158,8 @@ void model_post(struct model *m, enum model_queue queue, const struct message *m
                 struct model_segment *segment);
 bool model_chance(struct model *m, uint32_t of, uint32_t all);
 struct model_segment *model_segment_at(struct model *m, uint64_t number);
+void model_source_message(struct model *m, const struct message *message);
+void model_source_need(struct model *m, struct model_segment *s); // the need answer came
 void model_dest_message(struct model *m, const struct message *message);
 void model_dest_compare(struct model *m, struct model_segment *s);
 void model_dest_group(struct model *m); // a group may be due

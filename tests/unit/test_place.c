@@ -192,11 +192,36 @@ static void test_same_agent(void)
     }
 }
 
+// Another path at the same end, in words that name that end and path again.
+static void test_words(void)
+{
+    static const char *const paths[] = {"/", "/a:b/ c", "/[x]", "/p@q"}, *const beneath[] = {".", "p",
+                                                                                             "a:b/@c"};
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        struct place p, again;
+        struct err err;
+        CU_ASSERT_EQUAL_FATAL(place_parse(good[i].text, &p, &err), 0);
+        bool agent = p.kind == PLACE_AGENT;
+        for (size_t k = 0; k < (agent ? ARRAY_LEN(beneath) : ARRAY_LEN(paths)); k++) {
+            const char *path = agent ? beneath[k] : paths[k];
+            char *words = place_words(&p, path);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(words);
+            CU_ASSERT_EQUAL_FATAL(place_parse(words, &again, &err), 0);
+            CU_ASSERT(again.kind == p.kind && again.port == p.port && strcmp(again.host, p.host) == 0);
+            CU_ASSERT_STRING_EQUAL(again.path, path);
+            place_free(&again);
+            free(words);
+        }
+        place_free(&p);
+    }
+}
+
 void suite_place(void)
 {
     CU_pSuite suite = CU_add_suite("place", NULL, NULL);
     CU_add_test(suite, "good", test_good);
     CU_add_test(suite, "bad", test_bad);
     CU_add_test(suite, "limits", test_limits);
+    CU_add_test(suite, "words", test_words);
     CU_add_test(suite, "same_agent", test_same_agent);
 }

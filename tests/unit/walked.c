@@ -114,7 +114,8 @@ static int by_text(const void *a, const void *b)
 
 bool walked_is(struct walked *l, const char *const *expected, uint32_t count)
 {
-    qsort(l->lines, l->count, sizeof(*l->lines), by_text);
+    if (l->count > 0)
+        qsort(l->lines, l->count, sizeof(*l->lines), by_text);
     for (uint32_t i = 0; i < l->count || i < count; i++) {
         const char *line = i < l->count ? l->lines[i] : "(nothing)",
                    *want = i < count ? expected[i] : "(nothing)";
