@@ -91,6 +91,8 @@ static void dial(struct agent *a, struct stream *s, uint32_t attempt)
 
 static int on_link(struct agent *a, const struct msg_link *m)
 {
+    if (a->peer == NULL) // a role without connections
+        return -EPROTO;
     if (m->dial > LINK_INSIDE || (m->dial == LINK_INSIDE && a->cfg->dials_inside == NULL))
         return -EPROTO;
     a->way = (enum link_way)m->dial;

@@ -18,8 +18,20 @@ static uint32_t slots_for(uint32_t stripe_bytes)
     return (uint32_t)u64_max(STREAM_BYTES / stripe_bytes, SLOTS_MIN);
 }
 
+static void take_names(struct agent *a, const struct msg_open *m)
+{
+    blob_string(&m->host, a->job.host, sizeof a->job.host);
+    blob_string(&m->user, a->job.user, sizeof a->job.user);
+}
+
 static int take_job(struct agent *a, const struct msg_open *m)
 {
+    if (m->role == OPEN_VERIFY) { // nothing is transferred
+        a->job = (struct agent_job){.id = m->job};
+        a->role = &role_verify;
+        take_names(a, m);
+        return 0;
+    }
     if (m->role > OPEN_DEST || m->streams == 0 || m->streams > STREAMS_MAX || m->engine >= ENGINE_KINDS ||
         m->direct > DIRECT_OFF || m->stripe_bytes < STRIPE_BYTES_MIN || m->stripe_bytes > STRIPE_BYTES_MAX ||
         (m->stripe_bytes & (m->stripe_bytes - 1)) != 0)
@@ -36,8 +48,7 @@ static int take_job(struct agent *a, const struct msg_open *m)
                                 .rate_bits = m->rate_bits,
                                 .io_timeout_s = m->io_timeout_s};
     a->job.engine.depth = a->job.slots * SLOT_IO + ENGINE_DEPTH_SPARE;
-    blob_string(&m->host, a->job.host, sizeof a->job.host);
-    blob_string(&m->user, a->job.user, sizeof a->job.user);
+    take_names(a, m);
     a->role = m->role == OPEN_SOURCE ? &role_source : &role_dest;
     return 0;
 }
@@ -115,25 +126,53 @@ void agent_audit(struct agent *a, const char *what)
     a->cfg->say(a->cfg->arg, line);
 }
 
+// What is of use only where data moves: an engine, and somewhere to listen.
+static int open_transfer(struct agent *a, char engine[160], struct err *err)
+{
+    if (a->job.streams == 0)
+        return 0;
+    int rc = probe_engine(a, engine, err);
+    return rc == 0 ? listen_self(a, err) : rc;
+}
+
+// Completes the role's answer.
+static void fill_opened(const struct agent *a, const char *boot, const char *engine, struct blob addresses,
+                        struct message *opened)
+{
+    if (opened->type == MESSAGE_SOURCE_OPENED) {
+        opened->source_opened.port = a->port;
+        opened->source_opened.boot = blob_text(boot);
+        opened->source_opened.engine = blob_text(engine);
+        opened->source_opened.addresses = addresses;
+    } else if (opened->type == MESSAGE_DEST_OPENED) {
+        opened->dest_opened.port = a->port;
+        opened->dest_opened.boot = blob_text(boot);
+        opened->dest_opened.engine = blob_text(engine);
+        opened->dest_opened.addresses = addresses;
+    }
+}
+
 int agent_open(struct agent *a, const struct msg_open *m)
 {
+    static const char *const roles[] = {
+        [OPEN_SOURCE] = "source", [OPEN_DEST] = "destination", [OPEN_VERIFY] = "verify"};
     struct err err = {.class = ERR_NONE};
     char boot[64], engine[160] = "";
     uint8_t addresses[4 * KIB];
     struct message opened;
+    int64_t len = 0;
     int rc = take_job(a, m);
     if (rc < 0)
         return rc;
-    rc = probe_engine(a, engine, &err);
-    if (rc == 0)
-        rc = listen_self(a, &err);
+    rc = open_transfer(a, engine, &err);
     if (rc == 0)
         rc = a->role->open(a, m, &opened, &a->self, &err);
     if (rc == 0) {
         a->opened = true;
-        rc = start_streams(a);
+        rc = a->job.streams > 0 ? start_streams(a) : 0;
     }
-    int64_t len = rc == 0 ? net_addresses(a->port, addresses, sizeof addresses) : 0;
+    if (rc == 0 && a->job.streams > 0)
+        len = net_addresses(a->port, addresses, sizeof addresses);
     if (len < 0)
         rc = (int)len;
     if (rc < 0) {
@@ -141,19 +180,10 @@ int agent_open(struct agent *a, const struct msg_open *m)
             err_set(&err, ERR_START, -rc, "start the job", NULL, 0, "%s", "");
         return agent_refuse(a, &err);
     }
-    door_know(a->door, &a->job.agent, &a->job.secret);
+    if (a->job.streams > 0)
+        door_know(a->door, &a->job.agent, &a->job.secret);
     sys_boot_id(boot);
-    if (opened.type == MESSAGE_SOURCE_OPENED) {
-        opened.source_opened.port = a->port;
-        opened.source_opened.boot = blob_text(boot);
-        opened.source_opened.engine = blob_text(engine);
-        opened.source_opened.addresses = blob_of(addresses, (size_t)len);
-    } else {
-        opened.dest_opened.port = a->port;
-        opened.dest_opened.boot = blob_text(boot);
-        opened.dest_opened.engine = blob_text(engine);
-        opened.dest_opened.addresses = blob_of(addresses, (size_t)len);
-    }
-    agent_audit(a, m->role == OPEN_SOURCE ? "source" : "destination");
+    fill_opened(a, boot, engine, blob_of(addresses, (size_t)len), &opened);
+    agent_audit(a, roles[m->role]);
     return channel_send(a->control, &opened);
 }

@@ -259,8 +259,8 @@ static char *shown_path(int fd)
     return path != NULL ? path : strdup("?");
 }
 
-// What OPEN takes for the directory that was opened as `dir`, or as `name` in it. Beneath a root the words of the
-// user, tidied up: no link was followed. Else the absolute path.
+// What OPEN takes for the directory that was opened as `dir`, or as `name` in it. Beneath a root the words of
+// the user, tidied up: no link was followed. Else the absolute path.
 static char *place_path(const struct agent_config *cfg, int fd, const char *dir, const char *name)
 {
     char *whole, *clean = NULL;

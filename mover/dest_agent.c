@@ -231,6 +231,11 @@ static int on_place(struct dest_agent *d, const struct msg_segment_place *m)
 static int on_lease(struct dest_agent *d, const struct message *m)
 {
     const struct msg_lease *l = &m->lease;
+    struct work *w = worktab_get(d->works, l->segment);
+    bool laid = w != NULL && work_has(w, l->first, l->count); // they are looked up without asking
+    worktab_put(d->works, w);
+    if (!laid)
+        return -EPROTO;
     pthread_mutex_lock(&d->plan_lock);
     int rc = dest_plan_lease(d->plan, l->lease, l->segment, l->first, l->count);
     pthread_mutex_unlock(&d->plan_lock);

@@ -17,7 +17,7 @@ struct dest_entry {
     struct dest_file file;
     bool open;  // file stands
     bool named; // and its temporary name is durable
-    bool published;
+    bool adopt; // an earlier run made it: to be gone on with
 };
 
 struct dest_side {
@@ -78,7 +78,7 @@ struct dest_agent {
     struct receiver **receivers; // one a stream
     char **names;
     uint32_t source_count;
-    char *shown;
+    char *shown, *place; // the root: for people, and as OPEN takes it
     struct wire_writer names_list;
     uint8_t names_buf[64 * KIB];
     bool finish; // the coordinator asked for the closing pass
@@ -98,6 +98,9 @@ void settle_failed(struct dest_agent *d, const struct work *w, uint32_t entry, c
 void settle_stripes(struct dest_agent *d, uint64_t first, uint64_t count);
 // The destination itself fails: the job stops. Only the first is told.
 void dest_stop_storage(struct dest_agent *d, int error, const char *op, const struct entry *e);
+bool dest_has_failed(struct dest_agent *d);
+// Whether large files are to be written past the page cache, where that goes.
+bool dest_direct(const struct dest_agent *d);
 // Whether this errno at the destination ends the job (no space, quota, I/O, read-only) rather than one entry.
 bool dest_is_fatal(int error);
 

@@ -227,8 +227,6 @@ static int publish_large(struct group *g)
         }
         if (rc < 0)
             file_failed(g, f, rc, "publish");
-        else
-            de->published = true;
     }
     return 0;
 }

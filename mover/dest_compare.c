@@ -8,6 +8,9 @@
 #include "mover/peer.h"
 #include "storage/sys.h"
 
+// Files that are made here stay open until they are published: so many at a time.
+enum { MADE_OPEN_MAX = 256 };
+
 // One segment being compared.
 struct compare {
     struct dest_agent *d;
@@ -16,17 +19,23 @@ struct compare {
     struct dest_side *side;
     struct records records;
     uint32_t open;  // entries that wait for data
-    uint32_t *made; // files and links made here, to be published after a sync
-    uint32_t made_count;
+    uint32_t *made; // entries made here, to be published and told after a sync
+    uint32_t made_count, made_open;
     bool changed; // something was made or changed: to be synced before it is told
 };
+
+static void entry_close(struct dest_entry *de)
+{
+    if (de->open)
+        dest_file_close(&de->file);
+    de->open = false;
+}
 
 static void side_free(void *arg)
 {
     struct dest_side *side = arg;
     for (uint32_t i = 0; i < side->count; i++)
-        if (side->entries[i].open)
-            dest_file_close(&side->entries[i].file);
+        entry_close(&side->entries[i]);
     free(side->entries);
     free(side);
 }
@@ -47,6 +56,19 @@ static int entry_failed(struct compare *c, uint32_t i, int error, const char *op
     return 0;
 }
 
+static int compare_made(struct compare *c, uint32_t i, int rc, const char *op)
+{
+    struct dest_entry *de = &c->side->entries[i];
+    if (rc < 0) {
+        entry_close(de);
+        return entry_failed(c, i, rc, op);
+    }
+    c->made[c->made_count++] = i;
+    c->made_open += de->open;
+    c->changed = true;
+    return 0;
+}
+
 static int compare_dir(struct compare *c, uint32_t i)
 {
     const struct entry *e = &c->work->segment->entries[i];
@@ -54,10 +76,9 @@ static int compare_dir(struct compare *c, uint32_t i)
     int rc = dest_make_dir(&c->d->dest, e, &made);
     if (rc == 0)
         rc = dest_dirs_add(c->d, e);
-    if (rc < 0)
-        return entry_failed(c, i, rc, "make directory");
-    c->changed = c->changed || made;
-    records_add(&c->records, e, made ? RECEIPT_MOVED : RECEIPT_SKIPPED, PROOF_NONE, NULL);
+    if (rc < 0 || made)
+        return compare_made(c, i, rc, "make directory");
+    records_add(&c->records, e, RECEIPT_SKIPPED, PROOF_NONE, NULL);
     return 0;
 }
 
@@ -87,15 +108,6 @@ static int make_file(struct compare *c, uint32_t i)
     return rc == 0 ? dest_file_metadata(&c->d->dest, de->file.fd, e) : rc;
 }
 
-static int compare_made(struct compare *c, uint32_t i, int rc, const char *op)
-{
-    if (rc < 0)
-        return entry_failed(c, i, rc, op);
-    c->made[c->made_count++] = i;
-    c->changed = true;
-    return 0;
-}
-
 // Leaves [0, leaves) less those held, as a list. Memory of the caller.
 static uint32_t complement(const struct range *held, uint32_t count, uint64_t leaves, struct range *out)
 {
@@ -111,6 +123,42 @@ static uint32_t complement(const struct range *held, uint32_t count, uint64_t le
     return n;
 }
 
+// Whether data lies in any of these leaves.
+static bool data_in(const struct entry *e, const struct range *leaves, uint32_t count)
+{
+    if (!e->sparse)
+        return count > 0;
+    for (uint32_t i = 0, k = 0; i < count && k < e->data_count;) {
+        uint64_t from = leaves[i].offset * LEAF_BYTES, to = from + leaves[i].len * LEAF_BYTES;
+        if (e->data[k].offset + e->data[k].len <= from)
+            k++;
+        else if (e->data[k].offset >= to)
+            i++;
+        else
+            return true;
+    }
+    return false;
+}
+
+// The file of an earlier run is there, and leaves of it are durable. Sets the need for the others, or *complete
+// when nothing is missing but the publication: then it stays open, else until its first stripe comes.
+static int take_up(struct compare *c, uint32_t i, const struct range *held, uint32_t count, bool *complete)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    struct dest_entry *de = &c->side->entries[i];
+    struct range *missing = calloc(count + 1, sizeof *missing);
+    if (missing == NULL)
+        return -ENOMEM;
+    uint32_t n = complement(held, count, u64_div_up(e->size, LEAF_BYTES), missing);
+    *complete = !data_in(e, missing, n);
+    int rc = *complete ? 0 : need_set(c->work->need, i, NEED_LEAVES, missing, n);
+    free(missing);
+    de->adopt = !*complete;
+    if (de->adopt)
+        entry_close(de);
+    return rc;
+}
+
 // What is durable of a large file from an earlier run. Sets the need; *complete: nothing is missing but the
 // publication.
 static int adopt(struct compare *c, uint32_t i, bool *complete)
@@ -119,26 +167,17 @@ static int adopt(struct compare *c, uint32_t i, bool *complete)
     const struct entry *e = &c->work->segment->entries[i];
     struct dest_entry *de = &c->side->entries[i];
     *complete = false;
-    int rc = 0;
     pthread_mutex_lock(&d->journal_lock);
     struct journal_file *jf = journal_find(d->journal, e);
     uint32_t count = 0;
     const struct range *held = jf != NULL ? journal_held(jf, &count) : NULL;
-    bool direct = d->agent->job.direct != DIRECT_OFF && !d->in_memory;
-    if (count > 0 && dest_temp_open(&d->dest, e, true, direct, &de->file) == 0) {
+    int rc = count > 0 ? dest_temp_open(&d->dest, e, true, dest_direct(d), &de->file) : -ENOENT;
+    if (rc == 0) {
         de->open = true;
-        struct range *missing = calloc(count + 1, sizeof *missing);
-        uint32_t n = missing != NULL ? complement(held, count, u64_div_up(e->size, LEAF_BYTES), missing) : 0;
-        *complete = missing != NULL && n == 0;
-        if (missing == NULL)
-            rc = -ENOMEM;
-        else if (n > 0)
-            rc = need_set(c->work->need, i, NEED_LEAVES, missing, n);
-        free(missing);
-    } else {
+        rc = take_up(c, i, held, count, complete);
+    } else if (rc == -ENOENT) {
         // Synced before the file is made anew: the journal must not promise ranges of an empty file.
-        if (jf != NULL)
-            rc = journal_gone(d->journal, jf);
+        rc = jf != NULL ? journal_gone(d->journal, jf) : 0;
         if (jf != NULL && rc == 0)
             rc = journal_sync(d->journal);
         if (rc == 0)
@@ -162,10 +201,8 @@ static int compare_file(struct compare *c, uint32_t i)
         rc = adopt(c, i, &complete);
     else if (!complete)
         rc = need_set(c->work->need, i, NEED_ALL, NULL, 0);
-    if (rc < 0) {
-        dest_stop_storage(c->d, rc, "compare", e);
-        return rc;
-    }
+    if (rc < 0)
+        return entry_failed(c, i, rc, "take up");
     if (complete)
         return compare_made(c, i, make_file(c, i), "create");
     c->open++;
@@ -218,8 +255,41 @@ static int publish_made(struct compare *c, uint32_t i)
         rc = dest_file_publish(&c->d->dest, &de->file, e, &parent);
     if (rc < 0)
         return rc;
-    de->published = true;
+    entry_close(de);
     return sys_close(parent);
+}
+
+static int publish_all(struct compare *c)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < c->made_count; k++) {
+        uint32_t i = c->made[k];
+        int rc = publish_made(c, i);
+        if (rc < 0)
+            rc = entry_failed(c, i, rc, "publish");
+        else
+            c->made[kept++] = i;
+        if (rc < 0)
+            return rc;
+    }
+    c->made_count = kept;
+    return 0;
+}
+
+static int tell_all(struct compare *c)
+{
+    for (uint32_t k = 0; k < c->made_count; k++) {
+        const struct entry *e = &c->work->segment->entries[c->made[k]];
+        struct digest digest;
+        bool digested = e->type != ENTRY_DIR;
+        int rc = digested ? made_digest(c, e, &digest) : 0;
+        if (rc < 0)
+            return rc;
+        records_add(&c->records, e, RECEIPT_MOVED, e->type == ENTRY_FILE ? PROOF_WIRE : PROOF_NONE,
+                    digested ? &digest : NULL);
+    }
+    c->made_count = c->made_open = 0;
+    return 0;
 }
 
 // Sync, publish, sync again; only then are the entries told.
@@ -229,24 +299,15 @@ static int compare_commit(struct compare *c)
         return 0;
     struct dest_agent *d = c->d;
     int rc = sys_syncfs(d->dest.fd);
-    for (uint32_t k = 0; k < c->made_count && rc == 0; k++) {
-        uint32_t i = c->made[k];
-        const struct entry *e = &c->work->segment->entries[i];
-        int one = publish_made(c, i);
-        if (one < 0) {
-            rc = entry_failed(c, i, one, "publish");
-            continue;
-        }
-        struct digest digest;
-        rc = made_digest(c, e, &digest);
-        if (rc == 0)
-            records_add(&c->records, e, RECEIPT_MOVED, e->type == ENTRY_FILE ? PROOF_WIRE : PROOF_NONE,
-                        &digest);
-    }
+    if (rc == 0)
+        rc = publish_all(c);
     if (rc == 0)
         rc = sys_syncfs(d->dest.fd);
+    if (rc == 0)
+        rc = tell_all(c);
     if (rc < 0)
         dest_stop_storage(d, rc, "sync", NULL);
+    c->changed = false;
     return rc;
 }
 
@@ -273,8 +334,11 @@ static int compare_layout(struct compare *c)
 static int compare_segment(struct compare *c)
 {
     int rc = 0;
-    for (uint32_t i = 0; i < c->work->segment->entry_count && rc == 0; i++)
+    for (uint32_t i = 0; i < c->work->segment->entry_count && rc == 0; i++) {
         rc = compare_entry(c, i);
+        if (rc == 0 && c->made_open >= MADE_OPEN_MAX)
+            rc = compare_commit(c);
+    }
     if (rc == 0)
         rc = compare_commit(c);
     if (rc == 0)
@@ -383,6 +447,10 @@ void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct
         if (taken < 0)
             rc = taken;
     }
+    // A destination that fails has said so. The source would take the end of this connection for a lost path,
+    // and could be heard first.
+    if (rc < 0 && peer.channel != NULL && dest_has_failed(d))
+        peer_rest(&peer);
     peer_close(&peer);
     path_cache_free(cache);
     end->clean = stream_stopping(s);

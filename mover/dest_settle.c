@@ -104,6 +104,14 @@ bool dest_is_fatal(int error)
            error == -ESTALE || error == -EMFILE || error == -ENFILE;
 }
 
+bool dest_has_failed(struct dest_agent *d)
+{
+    pthread_mutex_lock(&d->plan_lock);
+    bool failed = d->failed;
+    pthread_mutex_unlock(&d->plan_lock);
+    return failed;
+}
+
 void dest_stop_storage(struct dest_agent *d, int error, const char *op, const struct entry *e)
 {
     pthread_mutex_lock(&d->plan_lock);

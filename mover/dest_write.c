@@ -11,12 +11,11 @@ static enum dest_answer arrive(void *arg, uint64_t segment, uint64_t stripe, str
     struct dest_agent *d = arg;
     pthread_mutex_lock(&d->plan_lock);
     enum dest_answer answer = dest_plan_arrive(d->plan, segment, stripe);
+    // A segment with an open lease is in the table: held under the lock, so that the lease does not end before.
+    if (answer == DEST_TAKE)
+        *work = worktab_get(d->works, segment);
     pthread_mutex_unlock(&d->plan_lock);
-    if (answer != DEST_TAKE)
-        return answer;
-    // A segment with an open lease is in the table.
-    *work = worktab_get(d->works, segment);
-    return DEST_TAKE;
+    return answer;
 }
 
 static void lost(void *arg, uint64_t stripe)
@@ -64,6 +63,11 @@ static void fail_entry(struct dest_agent *d, const struct work *w, uint32_t entr
     settle_failed(d, w, entry, &err);
 }
 
+bool dest_direct(const struct dest_agent *d)
+{
+    return d->agent->job.direct != DIRECT_OFF && !d->in_memory;
+}
+
 // The temporary file of a large entry, opened by whoever comes first and shared by all streams: the
 // descriptor stands from before the first write until after the last sync.
 static int prepare(void *arg, struct slot *slot)
@@ -80,8 +84,7 @@ static int prepare(void *arg, struct slot *slot)
     int rc = 0;
     pthread_mutex_lock(&d->files_lock);
     if (!de->open) {
-        rc = dest_temp_open(&d->dest, e, false, d->agent->job.direct != DIRECT_OFF && !d->in_memory,
-                            &de->file);
+        rc = dest_temp_open(&d->dest, e, de->adopt, dest_direct(d), &de->file);
         de->open = rc == 0;
     }
     slot->fd = de->file.fd;
@@ -98,8 +101,10 @@ static int small(void *arg, struct slot *slot)
     struct dest_agent *d = arg;
     if (slot->file == NULL)
         slot->file = path_cache_new(d->dest.fd);
-    if (slot->file == NULL)
+    if (slot->file == NULL) {
+        dest_stop_storage(d, -ENOMEM, "write", NULL);
         return -ENOMEM;
+    }
     const uint8_t *at = slot->body;
     for (uint32_t i = 0; i < slot->stripe.extent_count; i++) {
         const struct extent *x = &slot->extents[i];

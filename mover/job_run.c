@@ -27,7 +27,7 @@ static void sink_send(void *arg, unsigned node, const struct message *m)
 }
 
 // The receipt begins when it is known where the job goes.
-static int receipt_begin(struct job *j, const char *root, struct err *err)
+static int receipt_begin(struct job *j, const struct blob *place, struct err *err)
 {
     if (j->cfg.state_dir == NULL)
         return 0;
@@ -38,22 +38,27 @@ static int receipt_begin(struct job *j, const char *root, struct err *err)
     for (uint32_t i = 0; i < j->cfg.source_count; i++)
         wire_put_blob(&w, j->places[i].text, strlen(j->places[i].text));
     int64_t len = wire_written(&w);
-    char place[4 * KIB];
-    if (dst->kind == PLACE_LOCAL)
-        snprintf(place, sizeof place, "%s", root);
-    else if (dst->kind == PLACE_SSH)
-        snprintf(place, sizeof place, "%s:%s", dst->host, root);
-    else
-        snprintf(place, sizeof place, "%s", dst->text);
+    // Where the root can be found again, in a form that copy takes.
+    char *path = strndup((const char *)place->bytes, place->len);
+    char *words = path != NULL && *path != '\0' ? place_words(dst, path) : path;
     struct receipt_job about = {.started_s = j->started_s,
                                 .program = blob_text("penstock " PENSTOCK_VERSION),
                                 .sources = blob_of(sources, len > 0 ? (size_t)len : 0),
-                                .destination = blob_text(dst->text),
-                                .place = blob_text(place)};
-    return receipt_writer_new(j->cfg.state_dir, &j->id, &about, &j->receipt, err);
+                                .destination = blob_text(dst->text)};
+    int rc = -ENOMEM;
+    if (words != NULL) {
+        about.place = blob_text(words);
+        rc = receipt_writer_new(j->cfg.state_dir, &j->id, &about, &j->receipt, err);
+    } else {
+        err_set(err, ERR_START, ENOMEM, "", NULL, 0, "%s", "");
+    }
+    if (words != path)
+        free(words);
+    free(path);
+    return rc;
 }
 
-static void sink_resolved(void *arg, const char *root)
+static void sink_resolved(void *arg, const char *root, const struct blob *place)
 {
     struct job *j = arg;
     const struct place *dst = job_place(j, COORD_DEST);
@@ -64,7 +69,7 @@ static void sink_resolved(void *arg, const char *root)
              dst->kind == PLACE_LOCAL ? "" : dst->host, dst->kind == PLACE_LOCAL ? "" : ":", shown);
     job_emit(j, JOB_RESOLVED, text, NULL);
     struct err err = {.class = ERR_NONE};
-    if (receipt_begin(j, root, &err) < 0)
+    if (receipt_begin(j, place, &err) < 0)
         coord_fail(j->coord, &err, sys_clock_ns());
 }
 

@@ -53,6 +53,20 @@ void peer_close(struct peer *p)
     p->channel = NULL;
 }
 
+static void silence(struct peer *p)
+{
+    uint64_t rung;
+    ssize_t got = read(p->bell_fd, &rung, sizeof rung); // empty when it did not ring
+    (void)got;
+}
+
+void peer_rest(struct peer *p)
+{
+    struct pollfd bell = {.fd = p->bell_fd, .events = POLLIN};
+    while (!stream_stopping(p->stream) && (poll(&bell, 1, -1) >= 0 || errno == EINTR))
+        silence(p);
+}
+
 int peer_turn(struct peer *p, bool wait)
 {
     struct pollfd fds[2] = {
@@ -61,8 +75,6 @@ int peer_turn(struct peer *p, bool wait)
     };
     if (poll(fds, 2, wait && !stream_stopping(p->stream) ? -1 : 0) < 0 && errno != EINTR)
         return -errno;
-    uint64_t rung;
-    ssize_t got = read(p->bell_fd, &rung, sizeof rung); // empty when it did not ring
-    (void)got;
+    silence(p);
     return channel_pump(p->channel);
 }

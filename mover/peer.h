@@ -18,5 +18,7 @@ void peer_close(struct peer *p);
 // Moves bytes both ways; with `wait` blocks until there is something to do (bytes, the bell, or the end). 0,
 // -ENODATA (closed; messages may still be taken), or another -errno.
 MUST_CHECK int peer_turn(struct peer *p, bool wait);
+// Leaves the connection as it is until the stream is to end.
+void peer_rest(struct peer *p);
 
 #endif

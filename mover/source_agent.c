@@ -38,9 +38,10 @@ static bool take(void *arg, uint32_t stream, uint32_t attempt, struct work **wor
     uint64_t segment;
     pthread_mutex_lock(&s->lock);
     bool got = source_plan_take(s->plan, stream, attempt, &segment, stripe, again);
-    pthread_mutex_unlock(&s->lock);
+    // A segment with an open lease is in the table: held under the lock, so that the lease does not end before.
     if (got)
-        *work = worktab_get(s->works, segment); // a segment with an open lease is in the table
+        *work = worktab_get(s->works, segment);
+    pthread_mutex_unlock(&s->lock);
     return got;
 }
 
@@ -102,15 +103,28 @@ static int open_roots(struct source_agent *s, const struct blob *paths, size_t *
     return 0;
 }
 
+// Whether all sources lie in memory: then reading waits for nothing.
+static int look_at_roots(struct source_agent *s)
+{
+    s->in_memory = true;
+    for (uint32_t i = 0; i < s->root_count; i++) {
+        uint64_t magic, room;
+        int rc = sys_fs_magic(s->roots[i].fd, &magic, &room);
+        if (rc < 0)
+            return rc;
+        s->in_memory = s->in_memory && magic == TMPFS_MAGIC;
+    }
+    return 0;
+}
+
 static int source_role_open(struct agent *a, const struct msg_open *m, struct message *opened, void **self,
                             struct err *err)
 {
     struct source_agent *s = source_new(a);
     size_t described = 0;
     int rc = s != NULL ? open_roots(s, &m->paths, &described, err) : -ENOMEM;
-    uint64_t magic, room;
     if (rc == 0)
-        rc = sys_fs_magic(s->roots[0].fd, &magic, &room);
+        rc = look_at_roots(s);
     if (rc < 0) {
         if (err->class == ERR_NONE)
             err_set(err, rc == -EPROTO ? ERR_PROTOCOL : ERR_START, -rc, "open the sources", NULL, 0, "%s",
@@ -119,7 +133,6 @@ static int source_role_open(struct agent *a, const struct msg_open *m, struct me
             source_free(s);
         return rc;
     }
-    s->in_memory = magic == TMPFS_MAGIC;
     s->send = (struct sender_source){.arg = s,
                                      .take = take,
                                      .sending = sending,
@@ -218,6 +231,17 @@ static int settle(struct source_agent *s, const struct blob *runs)
     return 0;
 }
 
+// A lease is of stripes that are laid out: they are looked up without asking.
+static int on_lease(struct source_agent *s, const struct msg_lease *m)
+{
+    struct work *w = worktab_get(s->works, m->segment);
+    int rc = w != NULL && work_has(w, m->first, m->count)
+                 ? source_plan_lease(s->plan, m->lease, m->segment, m->first, m->count)
+                 : -EPROTO;
+    worktab_put(s->works, w);
+    return rc;
+}
+
 // Events of the machine; afterwards the senders may find work.
 static int plan_event(struct source_agent *s, const struct message *m)
 {
@@ -225,7 +249,7 @@ static int plan_event(struct source_agent *s, const struct message *m)
     pthread_mutex_lock(&s->lock);
     switch (m->type) {
     case MESSAGE_LEASE:
-        rc = source_plan_lease(s->plan, m->lease.lease, m->lease.segment, m->lease.first, m->lease.count);
+        rc = on_lease(s, &m->lease);
         break;
     case MESSAGE_LEASE_DONE:
         rc = source_plan_lease_done(s->plan, m->lease_done.lease);
@@ -296,7 +320,8 @@ static void begin_data(void *self, struct stream *stream)
                                 .slots = job->slots,
                                 .stripe_bytes = job->stripe_bytes,
                                 .encrypt = job->encrypt,
-                                .rate_bytes_s = job->rate_bits / 8 / job->streams,
+                                .rate_bytes_s =
+                                    job->rate_bits > 0 ? u64_max(job->rate_bits / 8 / job->streams, 1) : 0,
                                 .mailbox = s->agent->mailbox};
     int rc = sender_new(&cfg, stream, &s->senders[stream_index(stream)]);
     if (rc == 0)

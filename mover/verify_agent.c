@@ -1,5 +1,5 @@
-// The verify role: reads what a receipt tells of again, beneath one directory, and writes nothing. Batches come in
-// CHECK, a few at a time; the checker's threads answer each when it is done, through the mailbox.
+// The verify role: reads what a receipt tells of again, beneath one directory, and writes nothing. Batches
+// come in CHECK, a few at a time; the checker's threads answer each when it is done, through the mailbox.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +71,9 @@ static int verify_role_open(struct agent *a, const struct msg_open *m, struct me
         verify_free(v);
         return rc;
     }
-    *opened = (struct message){
-        .type = MESSAGE_VERIFY_OPENED,
-        .verify_opened = {.root = blob_of(v->shown, u64_min(strlen(v->shown), 2 * KIB))}};
+    *opened =
+        (struct message){.type = MESSAGE_VERIFY_OPENED,
+                         .verify_opened = {.root = blob_of(v->shown, u64_min(strlen(v->shown), 2 * KIB))}};
     *self = v;
     return 0;
 }

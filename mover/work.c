@@ -10,6 +10,14 @@ struct worktab {
     struct work *first;
 };
 
+bool work_has(const struct work *w, uint64_t first, uint64_t count)
+{
+    if (w->layout == NULL || first < layout_first(w->layout))
+        return false;
+    uint64_t at = first - layout_first(w->layout), all = layout_count(w->layout);
+    return at <= all && count <= all - at;
+}
+
 struct worktab *worktab_new(void)
 {
     struct worktab *t = calloc(1, sizeof *t);

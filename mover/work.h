@@ -30,6 +30,8 @@ struct work *worktab_get(struct worktab *t, uint64_t number);
 void worktab_put(struct worktab *t, struct work *w); // NULL is fine
 // Out of the table; it lives on while somebody holds it.
 void worktab_drop(struct worktab *t, uint64_t number);
+// Whether all of these stripes are laid out in it.
+bool work_has(const struct work *w, uint64_t first, uint64_t count);
 // Frees a work that is in no table.
 void work_free(struct work *w);
 

@@ -4,7 +4,8 @@
     peer.py vectors [--check]               write tests/vectors/, or fail when it would change
     peer.py coordinate-and-send DIR PLACE   send the contents of DIR to a real agent
     peer.py receive PLACE DIR               receive the contents of PLACE from a real agent
-    peer.py hostile CASE PLACE              break the protocol; fails unless the agent refuses it (CASE list: all cases)
+    peer.py hostile PLACE [CASE...]         break the protocol; fails unless the agent at PLACE refuses every case. Its root
+                                            was made by `peer.py hostile --prepare ROOT`
 """
 import argparse
 import os
@@ -61,8 +62,12 @@ def parse():
     command.add_argument("dir")
     command.set_defaults(run=receive)
     command = commands.add_parser("hostile", parents=[job])
-    command.add_argument("case")
-    command.add_argument("place", nargs="?", default="", help=place)
+    command.add_argument("--list", action="store_true", help="print the names of the cases")
+    command.add_argument("--prepare", action="store_true", help="PLACE is the folder that will be the agent's root")
+    command.add_argument("--log", help="what the listener says: tells when a process died")
+    command.add_argument("--jobs", type=int, default=6, help="cases at once")
+    command.add_argument("place", nargs="?")
+    command.add_argument("cases", nargs="*", metavar="CASE")
     command.set_defaults(run=break_rules)
     return parser.parse_args()
 

@@ -6,6 +6,7 @@
 
 #include "storage/sys.h"
 #include "tools/command.h"
+#include "tools/keys.h"
 #include "tools/options.h"
 #include "tools/outcome.h"
 #include "tools/state.h"
@@ -212,27 +213,12 @@ static int parse_places(struct copy *c, char *const *operands, int count, struct
     return 0;
 }
 
-// Every end that is a running agent needs a key that fits its host.
 static int load_keys(struct copy *c, struct err *err)
 {
-    for (uint32_t i = 0; i < c->place_count; i++) {
-        const struct place *p = &c->places[i];
-        if (p->kind != PLACE_AGENT)
-            continue;
-        if (c->opt.key == NULL) {
-            err_set(err, ERR_USAGE, 0, NULL, p->text, strlen(p->text), "needs --key FILE");
-            return -EINVAL;
-        }
-        int rc = c->keys.count == 0 ? key_ring_load(c->opt.key, &c->keys, err) : 0;
-        if (rc < 0)
-            return rc;
-        if (key_ring_for_host(&c->keys, p->host) == NULL) {
-            err_set(err, ERR_USAGE, 0, NULL, c->opt.key, strlen(c->opt.key),
-                    "has no key named like %s, and more than one key", p->host);
-            return -ENOKEY;
-        }
-    }
-    return 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < c->place_count && rc == 0; i++)
+        rc = keys_for_place(c->opt.key, &c->places[i], &c->keys, err);
+    return rc;
 }
 
 // A folder of receipts that was asked for must be there; without the usual one the copy goes on.

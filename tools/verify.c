@@ -1,47 +1,75 @@
-// penstock verify: reads a finished copy again and compares it with its receipt.
+// penstock verify: has a finished copy read again, wherever it lies, and compares it with its receipt.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "mover/place.h"
-#include "mover/receipt_file.h"
-#include "storage/sys.h"
-#include "tools/checker.h"
+#include "mover/verify.h"
 #include "tools/command.h"
+#include "tools/keys.h"
 #include "tools/options.h"
 #include "tools/outcome.h"
 #include "tools/units.h"
 
-enum { THREADS_MAX = 16, LINE_BYTES = 4096 };
+enum { LINE_BYTES = 4096 };
 
 struct verify_options {
-    int quiet;
+    const char *key, *rsh, *remote_path;
+    int quiet, family;
 };
 
+#define AT(member) .at = offsetof(struct verify_options, member)
 static const struct option_row verify_rows[] = {
+    {.name = "key",
+     .kind = OPTION_TEXT,
+     AT(key),
+     .arg = "FILE",
+     .help = "the key file for a penstock:// place: its line named like the host counts, else its only line"},
+    {.name = "ipv4", .letter = '4', .kind = OPTION_FLAG, AT(family), .value = NET_V4, .help = "IPv4 only"},
+    {.name = "ipv6", .letter = '6', .kind = OPTION_FLAG, AT(family), .value = NET_V6, .help = "IPv6 only"},
+    {.name = "rsh",
+     .letter = 'e',
+     .kind = OPTION_TEXT,
+     AT(rsh),
+     .arg = "COMMAND",
+     .help = "what reaches HOST:PATH, its words parted by spaces; ssh unless given"},
+    {.name = "remote-path",
+     .kind = OPTION_TEXT,
+     AT(remote_path),
+     .arg = "PROGRAM",
+     .help = "penstock on the other host, when it is not found by that name"},
     {.name = "quiet",
      .letter = 'q',
      .kind = OPTION_FLAG,
-     .at = offsetof(struct verify_options, quiet),
+     AT(quiet),
      .value = 1,
      .help = "print problems only"},
 };
+#undef AT
 
 static const struct option_set verify_options = {
     .command = "verify",
     .operands = "RECEIPT [PATH]",
     .about = "Reads every entry of a finished copy again, past the page cache where possible, and compares "
              "it with the receipt.",
-    .notes = "PATH is the directory that received the entries; without it the one that the receipt names. It "
-             "lies on this host.\n"
-             "\n"
-             "Exit status:\n"
-             "  0  everything that the receipt proves is as it says\n"
-             "  2  wrong usage\n"
-             "  3  the receipt or something to compare could not be read\n"
-             "  7  something is wrong or missing\n",
+    .notes =
+        "PATH is the directory that holds the entries, in any form that copy takes: PATH, [USER@]HOST:PATH "
+        "or\n"
+        "penstock://HOST[:PORT]/PATH; without it the directory that received them, as the receipt names it.\n"
+        "The source can be compared too: of SRC/ give SRC itself, of SRC the directory that SRC lies in. "
+        "Nothing is\n"
+        "written where PATH is.\n"
+        "\n"
+        "Compared are kind, size, content, text of links, and modes but for set-ID bits; times only of what "
+        "the receipt\n"
+        "has no digest of. Entries that the receipt does not name are not looked at.\n"
+        "\n"
+        "Exit status:\n"
+        "  0  everything that the receipt proves is as it says\n"
+        "  2  wrong usage\n"
+        "  3  the receipt or something to compare could not be read, or PATH not be reached\n"
+        "  6  the host of PATH was lost on the way\n"
+        "  7  something is wrong or missing\n",
     .rows = verify_rows,
     .count = ARRAY_LEN(verify_rows),
 };
@@ -60,51 +88,26 @@ static void print_problem(void *arg, const struct err *problem)
     fprintf(stderr, "penstock: %s\n", err_line(problem, line, sizeof(line)));
 }
 
-// Opens the directory to compare: the one that was named, else the receipt's.
-static int open_root(const struct receipt_reader *receipt, const char *named, struct err *err)
+// The directory to compare: the one that was named, else the receipt's.
+static int find_place(const struct receipt_reader *receipt, const char *named, struct place *out,
+                      struct err *err)
 {
-    const struct blob *place_blob = &receipt_reader_job(receipt)->place;
-    struct place place;
-    char *text = named != NULL ? strdup(named) : strndup((const char *)place_blob->bytes, place_blob->len);
+    const struct blob *place = &receipt_reader_job(receipt)->place;
+    if (named == NULL && place->len == 0) {
+        err_set(err, ERR_USAGE, 0, NULL, NULL, 0, "the receipt does not say where the copy lies: give PATH");
+        return -EINVAL;
+    }
+    char *text = named != NULL ? strdup(named) : strndup((const char *)place->bytes, place->len);
     if (text == NULL) {
         err_set(err, ERR_START, ENOMEM, NULL, NULL, 0, NULL);
         return -ENOMEM;
     }
-    int rc = place_parse(text, &place, err);
+    int rc = place_parse(text, out, err);
     free(text);
-    if (rc < 0)
-        return rc;
-    int fd = -EINVAL;
-    if (place.kind != PLACE_LOCAL) {
-        err_set(err, ERR_USAGE, 0, NULL, place.text, strlen(place.text),
-                "is at another host: run this command there, with the receipt and the path");
-    } else {
-        fd = sys_openat(AT_FDCWD, place.path, O_RDONLY | O_DIRECTORY, 0);
-        if (fd < 0)
-            err_set(err, ERR_START, -fd, "open", place.path, strlen(place.path), NULL);
-    }
-    place_free(&place);
-    return fd;
-}
-
-// Hands over what the job says lies there. Counts the entries that it says were not copied.
-static int check_all(struct receipt_reader *receipt, struct checker *checker, uint64_t *not_copied)
-{
-    struct receipt_entry e;
-    int rc;
-    while ((rc = receipt_reader_next(receipt, &e)) > 0) {
-        if (e.outcome != RECEIPT_MOVED && e.outcome != RECEIPT_SKIPPED) {
-            (*not_copied)++;
-            continue;
-        }
-        rc = checker_add(checker, &e);
-        if (rc < 0)
-            break;
-    }
     return rc;
 }
 
-static int verdict_exit(const struct check_tally *t)
+static int verdict_exit(const struct verify_tally *t)
 {
     int status = OUTCOME_COMPLETE;
     if (t->entries[CHECK_WRONG] > 0 || t->entries[CHECK_MISSING] > 0)
@@ -112,7 +115,7 @@ static int verdict_exit(const struct check_tally *t)
     return t->entries[CHECK_UNREADABLE] > 0 ? err_exit_worse(status, OUTCOME_NOT_STARTED) : status;
 }
 
-static void print_tally(const struct check_tally *t, uint64_t not_copied, int status)
+static void print_tally(const struct verify_tally *t, int status)
 {
     char bytes[UNITS_TEXT_BYTES];
     const uint64_t *n = t->entries;
@@ -120,9 +123,9 @@ static void print_tally(const struct check_tally *t, uint64_t not_copied, int st
         printf(
             "%llu entries were skipped by size and time and carry no digest: nothing more is known of them\n",
             (unsigned long long)n[CHECK_UNPROVED]);
-    if (not_copied > 0)
+    if (t->not_copied > 0)
         printf("%llu entries were not copied by the job: nothing is known of them\n",
-               (unsigned long long)not_copied);
+               (unsigned long long)t->not_copied);
     printf(
         "%s: %llu entries right (%s read again), %llu unproved, %llu wrong, %llu missing, %llu unreadable\n",
         status == OUTCOME_COMPLETE ? "fine" : "not fine", (unsigned long long)n[CHECK_RIGHT],
@@ -131,36 +134,50 @@ static void print_tally(const struct check_tally *t, uint64_t not_copied, int st
         (unsigned long long)n[CHECK_UNREADABLE]);
 }
 
-static unsigned thread_count(void)
+static int verify(const struct verify_options *opt, const struct key_ring *keys, const struct place *place,
+                  struct receipt_reader *receipt)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return cpus < 1 ? 1 : cpus > THREADS_MAX ? THREADS_MAX : (unsigned)cpus;
+    struct verify_config cfg = {.reach = {.keys = keys,
+                                          .family = (enum net_family)opt->family,
+                                          .rsh = opt->rsh,
+                                          .remote_path = opt->remote_path},
+                                .place = place,
+                                .found = print_problem};
+    struct verify_tally tally;
+    struct err err;
+    if (!opt->quiet) {
+        char line[LINE_BYTES];
+        err_escape(line, sizeof(line), place->text, strlen(place->text));
+        printf("comparing %s\n", line);
+        fflush(stdout);
+    }
+    int rc = verify_run(&cfg, receipt, &tally, &err);
+    int status = verdict_exit(&tally);
+    if (rc < 0)
+        return err_exit_worse(status, report_err(&err));
+    if (!opt->quiet)
+        print_tally(&tally, status);
+    return status;
 }
 
-static int verify(struct receipt_reader *receipt, int root_fd, bool quiet)
+static int find_and_verify(const struct verify_options *opt, struct receipt_reader *receipt,
+                           const char *named)
 {
-    struct check_tally tally = {.bytes = 0};
-    struct checker *checker;
+    struct place place;
+    struct key_ring keys = {.count = 0};
     struct err err;
-    uint64_t not_copied = 0;
-    int rc = checker_new(root_fd, thread_count(), print_problem, NULL, &checker);
-    if (rc == 0) {
-        rc = check_all(receipt, checker, &not_copied);
-        checker_end(checker, &tally);
-    }
-    if (rc < 0) {
-        err_set(&err, ERR_START, -rc, "compare", NULL, 0, "not all entries were looked at");
-        return err_exit_worse(verdict_exit(&tally), report_err(&err));
-    }
-    int status = verdict_exit(&tally);
-    if (!quiet)
-        print_tally(&tally, not_copied, status);
+    if (find_place(receipt, named, &place, &err) < 0)
+        return report_err(&err);
+    int rc = keys_for_place(opt->key, &place, &keys, &err);
+    int status = rc < 0 ? report_err(&err) : verify(opt, &keys, &place, receipt);
+    key_ring_free(&keys);
+    place_free(&place);
     return status;
 }
 
 int cmd_verify(int argc, char **argv)
 {
-    struct verify_options opt = {0};
+    struct verify_options opt = {.family = NET_ANY};
     struct options_found found;
     struct receipt_reader *receipt;
     struct err err;
@@ -174,10 +191,7 @@ int cmd_verify(int argc, char **argv)
     }
     if (receipt_reader_open(found.operands[0], &receipt, &err) < 0)
         return report_err(&err);
-    int root_fd = open_root(receipt, found.count == 2 ? found.operands[1] : NULL, &err);
-    status = root_fd < 0 ? report_err(&err) : verify(receipt, root_fd, opt.quiet != 0);
-    if (root_fd >= 0)
-        sys_close(root_fd);
+    status = find_and_verify(&opt, receipt, found.count == 2 ? found.operands[1] : NULL);
     receipt_reader_free(receipt);
     return status;
 }

@@ -48,7 +48,9 @@ struct coord_counters {
 struct coord_sink {
     void *arg;
     void (*send)(void *arg, unsigned node, const struct message *m);
-    void (*resolved)(void *arg, const char *root); // the destination root, raw, before anything moves
+    // The destination root before anything moves, raw: its path for people, and what OPEN takes for it there
+    // ("": unknown).
+    void (*resolved)(void *arg, const char *root, const struct blob *place);
     void (*notice)(void *arg, const char *text);
     void (*problem)(void *arg, const struct err *err);
     void (*records)(void *arg, const struct blob *records); // ENTRIES_DONE, for the receipt

@@ -100,7 +100,7 @@ void open_on_dest_opened(struct coord *c, unsigned node, const struct message *m
     }
     char root[2 * KIB + 1];
     blob_string(&m->root, root, sizeof root);
-    c->sink.resolved(c->sink.arg, root);
+    c->sink.resolved(c->sink.arg, root, &m->place);
     if (c->phase != PHASE_OPEN_DEST) // the owner has stopped the job meanwhile
         return;
     coord_notice(c, "engines: source %s, destination %s", c->nodes[COORD_SOURCE].engine, n->engine);

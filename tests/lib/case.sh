@@ -4,6 +4,8 @@
 #   skip REASON                      ends the running case as skipped
 #   start_process NAME COMMAND...    starts a background process: ${PID[NAME]}, its output goes to ${LOG[NAME]}
 #   wait_line NAME TEXT [SECONDS]    waits until that output has a line with TEXT and prints the line
+#   wait_gone SECONDS PID...         waits until these processes have ended, whoever their parent is; fails when they
+#                                    do not in that time
 #   stop_process NAME                sends SIGTERM and waits; STATUS is the exit status of the process
 # Never call case_run behind `if`, `&&` or `||`: bash would ignore `set -e` inside. Processes started in a case end
 # with it, the others with the script. NAME is printed as SCRIPT.NAME.
@@ -14,6 +16,7 @@ shopt -s inherit_errexit
 
 declare -A PID=() LOG=()
 STATUS=0
+CASE_FOLDER=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 SCRIPT_NAME=$(basename "$0" .sh)
 STOP_SECONDS=10
 SKIP_STATUS=77
@@ -85,23 +88,25 @@ stop_process() {
     end_process "$1" || fail "$1 still ran $STOP_SECONDS s after SIGTERM"
 }
 
+# Not bash's `wait -n`, which passes over a process that ended just before.
+wait_gone() {
+    PYTHONPATH=$CASE_FOLDER /usr/bin/python3 -Bc 'import sys, processes
+sys.exit(not processes.wait_gone([int(pid) for pid in sys.argv[2:]], float(sys.argv[1])))' "$@"
+}
+
 # Ends one process and sets STATUS, which the callers read; fails when it took SIGKILL.
 # shellcheck disable=SC2034
 end_process() {
-    local pid=${PID[$1]} timer ended=
+    local pid=${PID[$1]} in_time=0
     unset "PID[$1]"
     kill -TERM "$pid" 2>/dev/null || true
-    sleep "$STOP_SECONDS" &
-    timer=$!
-    STATUS=0
-    wait -n -p ended "$pid" "$timer" || STATUS=$?
-    if [[ $ended == "$timer" ]]; then
+    wait_gone "$STOP_SECONDS" "$pid" || in_time=1
+    if [[ $in_time -ne 0 ]]; then
         kill -KILL "$pid" 2>/dev/null || true
-        wait "$pid" 2>/dev/null || true
-        return 1
     fi
-    kill "$timer" 2>/dev/null || true
-    wait "$timer" 2>/dev/null || true
+    STATUS=0
+    wait "$pid" 2>/dev/null || STATUS=$?
+    return "$in_time"
 }
 
 # The end of a case or script: shows the output of what still runs when the case failed, and stops it.

@@ -45,10 +45,11 @@ class Job:
         self.address = ("127.0.0.1", int(found[2] or 7420)) if found else None
         self.control = Control(self.reach())
 
-    def reach(self):
+    def reach(self, key=None):
+        """A control connection; with another key than that of the settings when one is given."""
         if self.address is None:
             return Child([self.settings.program, "serve", "--stdio", "--loopback"])
-        return Tls(self.address, read_key(self.settings.key), greet.preamble(greet.CONTROL, self.agent_id))
+        return Tls(self.address, key or read_key(self.settings.key), greet.preamble(greet.CONTROL, self.agent_id))
 
     def hello(self):
         self.control.send("HELLO", version=1, version_min=1, features=1, required=1, software=b"peer.py", node=b"here")

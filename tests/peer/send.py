@@ -15,8 +15,9 @@ OPEN_MAX = 4
 class Stream:
     """One attempt of a stream, as its sender."""
 
-    def __init__(self, connection, sealed):
+    def __init__(self, connection, sealed, attempt=0):
         self.sock, key, _ = connection
+        self.attempt = attempt
         self.seal = Seal(key) if sealed else None
         self.sequence = 0
 
@@ -199,7 +200,7 @@ class Sender:
             raise Refused(f"{finished}, sent were {directories}")
         for index, stream in enumerate(self.streams):
             stream.end()
-            ended = self.control.wait("STREAM_ENDED", fits=lambda came, index=index: came.stream == index)
+            ended = self.control.wait("STREAM_ENDED", fits=lambda came, at=(index, stream.attempt): (came.stream, came.attempt) == at)
             if not ended.clean or ended.frames != stream.sequence:
                 raise Refused(f"{ended}, sent were {stream.sequence}")
         self.job.close(finished=True)

@@ -142,18 +142,18 @@ static uint8_t *read_whole(const struct inode *f, bool kept, size_t *len)
     return bytes;
 }
 
-void check_journal(struct model *m, bool kept)
+void check_journal(struct model *m, bool journal_kept, bool files_kept)
 {
     struct inode *store = fs_find(fs_root(world_host(HOST_DEST)->fs), "store");
-    const struct inode *f = find_path(store, ".penstock/journal", kept);
+    const struct inode *f = find_path(store, ".penstock/journal", journal_kept);
     if (f == NULL)
         return;
     size_t len;
-    uint8_t *bytes = read_whole(f, kept, &len);
+    uint8_t *bytes = read_whole(f, journal_kept, &len);
     struct listing *l = calloc(1, sizeof *l);
     assert(l != NULL);
     l->model = m;
-    l->kept = kept;
+    l->kept = files_kept;
     struct record_header head;
     struct record_chain chain;
     if (len < RECORD_HEADER_BYTES || record_header_decode(bytes, RECORD_JOURNAL, 1, &head, &chain) < 0)

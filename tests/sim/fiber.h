@@ -6,7 +6,7 @@
 
 struct fiber;
 struct fiber *fiber_of_thread(void); // the stack that the program began on
-// `run` must not return.
+// When `run` returns the fiber goes back to who switched to it last.
 struct fiber *fiber_new(void (*run)(void *arg), void *arg);
 // Not the running one; what lies on its stack is gone, whatever it was doing.
 void fiber_free(struct fiber *f);

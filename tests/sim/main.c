@@ -27,6 +27,13 @@ static const struct scenario {
     {"source", scenario_source, NULL}, {"sweep", scenario_sweep, sweep_prepare},
 };
 
+// The sanitizer keeps freed memory back; much of it costs more than the simulation.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "quarantine_size_mb=8";
+}
+
 struct options {
     uint64_t seed, seeds;
     uint64_t step; // what is split among the seeds of a run is split in so many parts

@@ -53,7 +53,7 @@ static bool one_run(struct model *m, struct host *victim, bool crash)
         check_equal(m);
         return true;
     }
-    check_journal(m, false);
+    check_journal(m, false, false);
     int status = r.result.exit_status; // an agent that never spoke could not be started
     if (r.ended && status != EXIT_LOST && status != EXIT_START && status != 0)
         world_fail("exit %d after the end of a process of %s", r.result.exit_status, victim->name);

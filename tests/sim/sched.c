@@ -154,7 +154,6 @@ static void task_main(void *arg)
     t->run(t->arg);
     t->state = TASK_ENDED;
     task_wake_all(t);
-    fiber_switch(t->fiber, the_sched.home);
 }
 
 struct task *task_new(struct process *process, const char *name, void *(*run)(void *arg), void *arg)

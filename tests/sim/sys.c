@@ -11,6 +11,7 @@
 #include "tests/sim/descriptor.h"
 #include "tests/sim/sched.h"
 #include "tests/sim/sys_inner.h"
+#include "tests/sim/watch.h"
 #include "tests/sim/world.h"
 
 enum { WALL_S = 1700000000, TMPFS_MAGIC = 0x01021994, EXT4_MAGIC = 0xef53, ROOT_UID = 0, USER_UID = 1000 };
@@ -104,6 +105,7 @@ int sys_pwrite_full(int fd, const void *buf, size_t len, uint64_t offset)
             return (int)n;
         done += (size_t)n;
     }
+    watch_write(file_of(fd)->inode);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "storage/sys.h"
 #include "tests/sim/sys_inner.h"
+#include "tests/sim/watch.h"
 #include "tests/sim/world.h"
 
 enum { LINKS_MAX = 40 };
@@ -332,6 +333,8 @@ int sys_renameat(int old_dir, const char *old_path, int new_dir, const char *new
         rc = walk_path(dir_of(new_dir), new_path, 0, &to, new_name, &there);
     if (rc == 0 && (!may(from, MAY_WRITE | MAY_SEARCH) || !may(to, MAY_WRITE | MAY_SEARCH)))
         rc = -EACCES;
+    if (rc == 0)
+        watch_rename(i, from, to);
     rc = rc < 0 ? rc : fs_rename(from, old_name, to, new_name);
     world_trace("rename %s -> %s = %d", old_path, new_path, rc);
     return rc;

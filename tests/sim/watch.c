@@ -55,7 +55,7 @@ static void look_at(const struct message *m)
     if (m->type == MESSAGE_STRIPES_DONE && !m->stripes_done.settled) {
         the_watch.acknowledged += m->stripes_done.bytes;
         if (rng_once_in(world_rng(), JOURNAL_ONCE_IN))
-            check_journal(the_watch.model, true);
+            check_journal(the_watch.model, true, true);
     }
     if (m->type != MESSAGE_ENTRIES_DONE)
         return;
@@ -68,6 +68,37 @@ static void look_at(const struct message *m)
             world_fail("receipt records that cannot be read");
         look_at_record(bytes, len);
     }
+}
+
+static bool is_state(const struct inode *dir)
+{
+    struct inode *store = fs_find(fs_root(world_host(HOST_DEST)->fs), "store");
+    struct inode *state = store != NULL ? fs_find(store, ".penstock") : NULL;
+    return state != NULL && (dir == state || dir->parent == state);
+}
+
+// A crash may keep the new name and nothing else that is not durable yet.
+void watch_rename(const struct inode *i, const struct inode *from, const struct inode *to)
+{
+    if (the_watch.model == NULL || i->fs != world_host(HOST_DEST)->fs || !S_ISREG(i->seen.mode) ||
+        !is_state(from) || is_state(to))
+        return;
+    bool durable = i->kept.size == i->seen.size && i->kept.mode == i->seen.mode &&
+                   i->kept.mtime.tv_sec == i->seen.mtime.tv_sec &&
+                   i->kept.mtime.tv_nsec == i->seen.mtime.tv_nsec;
+    for (size_t k = 0; k < i->room; k++)
+        durable = durable && i->kept_blocks[k] == i->seen_blocks[k];
+    if (!durable)
+        world_fail("a file gets its final name before it is synced");
+}
+
+// The journal may lag the data, never lead it: a crash may keep of it what was just written.
+void watch_write(const struct inode *f)
+{
+    if (the_watch.model == NULL || f->fs != world_host(HOST_DEST)->fs || !is_state(f->parent))
+        return;
+    if (f == fs_find(f->parent, "journal"))
+        check_journal(the_watch.model, false, true);
 }
 
 void __wrap_mailbox_post(struct mailbox *m, const struct message *message)

@@ -7,8 +7,12 @@
 void watch_begin(struct model *m);
 uint64_t watch_acknowledged(void); // body bytes that the destination said are durable, in all runs
 
-// Every range that the journal at the destination says is durable holds the right bytes: as it is seen, or as
-// a crash would leave it. Fails the simulation.
-void check_journal(struct model *m, bool kept);
+// Every range that the journal at the destination says is durable holds the right bytes; the journal and the
+// files as they are seen, or as a crash would leave them. Fails the simulation.
+void check_journal(struct model *m, bool journal_kept, bool files_kept);
+
+// The file system at the destination: a file gets a name, a file was written.
+void watch_rename(const struct inode *i, const struct inode *from, const struct inode *to);
+void watch_write(const struct inode *f);
 
 #endif

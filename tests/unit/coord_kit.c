@@ -90,10 +90,11 @@ static void on_send(void *arg, unsigned node, const struct message *m)
         k->unread[node] = s;
 }
 
-static void on_resolved(void *arg, const char *root)
+static void on_resolved(void *arg, const char *root, const struct blob *place)
 {
     struct coord_kit *k = arg;
     snprintf(k->root, sizeof k->root, "%s", root);
+    blob_string(place, k->place, sizeof k->place);
     struct err err;
     err_set(&err, ERR_START, 0, "", NULL, 0, "there is no room for the receipt");
     if (k->refuse_root)

@@ -37,7 +37,7 @@ struct coord_kit {
     uint64_t stripe_count;                // of all segments that were placed
     uint32_t stats, closed[COORD_NODES], records, notices, problems, ends;
     char notice[1024]; // the last
-    char root[2 * KIB];
+    char root[2 * KIB], place[64];
     struct err problem; // the last
     int exit_status;
     bool refuse_root; // `resolved` fails the job, as a receipt that cannot be written does

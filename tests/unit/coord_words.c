@@ -38,6 +38,7 @@ void kit_dest_opened(struct coord_kit *k)
                                               .boot = blob_text("boot of here"),
                                               .engine = blob_text("threads here"),
                                               .root = blob_text("/the/root"),
+                                              .place = blob_text("root"),
                                               .names = blob_text("names")}});
 }
 

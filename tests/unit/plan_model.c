@@ -146,10 +146,11 @@ static void on_send(void *arg, unsigned node, const struct message *message)
     model_post(arg, node == COORD_SOURCE ? QUEUE_TO_SOURCE : QUEUE_TO_DEST, message, NULL);
 }
 
-static void on_resolved(void *arg, const char *root)
+static void on_resolved(void *arg, const char *root, const struct blob *place)
 {
     (void)arg;
     (void)root;
+    (void)place;
 }
 
 static void on_notice(void *arg, const char *text)

@@ -265,15 +265,15 @@ static void check_dest(const struct dest_row *row, bool rooted)
     if (count == 2)
         sources[1] = *row->sources[1];
     struct blob path = blob_text(row->path);
-    char *names[2] = {0}, *shown = NULL;
+    char *names[2] = {0}, *shown = NULL, *where = NULL;
     struct err err = {.class = ERR_NONE};
-    int fd = agent_open_dest(config_of(&p, rooted), &path, sources, count, true, names, &shown, &err);
+    int fd = agent_open_dest(config_of(&p, rooted), &path, sources, count, true, names, &shown, &where, &err);
     int rc = rooted ? row->rooted : row->rc;
     if (fd != rc && (fd < 0 || rc < 0))
         fprintf(stderr, "  %s%s: %d\n", row->path, rooted ? " beneath a root" : "", fd);
     if (rc < 0) {
         CU_ASSERT_EQUAL(fd, rc);
-        CU_ASSERT(err.class == ERR_START && err.os == -rc && shown == NULL);
+        CU_ASSERT(err.class == ERR_START && err.os == -rc && shown == NULL && where == NULL);
         CU_ASSERT_STRING_EQUAL(err.path, row->path);
     } else {
         struct stat root, got;
@@ -281,6 +281,7 @@ static void check_dest(const struct dest_row *row, bool rooted)
         CU_ASSERT(fstatat(p.s.fd, row->root, &root, 0) == 0 && S_ISDIR(root.st_mode));
         CU_ASSERT(fstat(fd, &got) == 0 && got.st_ino == root.st_ino);
         check_shown(&p, row->root, shown);
+        CU_ASSERT_STRING_EQUAL(where, rooted ? row->root : shown); // so it can be opened again
         for (uint32_t i = 0; i < count; i++)
             CU_ASSERT_STRING_EQUAL(names[i], row->names[i]);
         close(fd);
@@ -288,6 +289,7 @@ static void check_dest(const struct dest_row *row, bool rooted)
     free(names[0]);
     free(names[1]);
     free(shown);
+    free(where);
     place_end(&p);
 }
 
@@ -310,12 +312,14 @@ static void test_dest_link_replaced(void)
 static int try_dest(struct place *p, const struct blob *path, const struct source_found *sources,
                     uint32_t count, bool same_host, struct err *err)
 {
-    char *names[3] = {0}, *shown = NULL;
+    char *names[3] = {0}, *shown = NULL, *where = NULL;
     *err = (struct err){.class = ERR_NONE};
-    int fd = agent_open_dest(config_of(p, false), path, sources, count, same_host, names, &shown, err);
+    int fd =
+        agent_open_dest(config_of(p, false), path, sources, count, same_host, names, &shown, &where, err);
     for (uint32_t i = 0; i < 3; i++)
         free(names[i]);
     free(shown);
+    free(where);
     if (fd >= 0)
         close(fd);
     return fd;
@@ -385,10 +389,14 @@ static void test_dest_inside(void)
         CU_ASSERT_EQUAL(fd < 0, table[i].inside);
         if (table[i].inside) {
             CU_ASSERT(fd == -EINVAL && err.class == ERR_USAGE);
+            CU_ASSERT_EQUAL(faccessat(p.s.fd, "src/dir/new", F_OK, 0), -1); // nothing was made in the source
+            CU_ASSERT_EQUAL(faccessat(p.s.fd, "src/dir/sub/new", F_OK, 0), -1);
             CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "source dir"));
         }
         CU_ASSERT(try_dest(&p, &path, sources, 3, false, &err) >= 0); // the same numbers mean nothing there
         CU_ASSERT(try_dest(&p, &path, &sources[2], 1, true, &err) >= 0);
+        if (strstr(table[i].path, "new") != NULL) // what was made
+            CU_ASSERT_EQUAL(unlinkat(p.s.fd, table[i].path, AT_REMOVEDIR), 0);
     }
     // Contents have no name.
     struct source_found contents = sources[1];
@@ -398,6 +406,41 @@ static void test_dest_inside(void)
     struct err err;
     CU_ASSERT_EQUAL(try_dest(&p, &path, &contents, 1, true, &err), -EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "source directory"));
+    place_end(&p);
+}
+
+static void test_folder(void)
+{
+    static const struct {
+        const char *path;
+        int rc, rooted;
+        const char *same;
+    } table[] = {
+        {"dst/existing", 0, 0, "dst/existing"},
+        {"dst/existing/", 0, 0, "dst/existing"},
+        {"", 0, 0, "."},
+        {"dst/tolink", 0, -ELOOP, "dst/existing"},
+        {"dst/file", -ENOTDIR, -ENOTDIR, NULL},
+        {"dst/none", -ENOENT, -ENOENT, NULL},
+        {"dst/../dst", 0, -EACCES, "dst"},
+    };
+    struct place p = place_begin();
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        for (int rooted = 0; rooted < 2; rooted++) {
+            struct blob path = blob_text(table[i].path);
+            struct err err = {.class = ERR_NONE};
+            char *shown = NULL;
+            int rc = rooted ? table[i].rooted : table[i].rc;
+            int fd = agent_open_folder(config_of(&p, rooted), &path, &shown, &err);
+            CU_ASSERT(rc < 0 ? fd == rc && err.os == -rc && shown == NULL : fd >= 0);
+            if (fd < 0)
+                continue;
+            check_shown(&p, table[i].same, shown);
+            free(shown);
+            close(fd);
+        }
+    }
+    CU_ASSERT_EQUAL(faccessat(p.s.fd, "dst/none", F_OK, 0), -1);
     place_end(&p);
 }
 
@@ -412,4 +455,5 @@ void suite_agent_open(void)
     CU_add_test(s, "dest_no_path", test_dest_no_path);
     CU_add_test(s, "dest_twice", test_dest_twice);
     CU_add_test(s, "dest_inside", test_dest_inside);
+    CU_add_test(s, "folder", test_folder);
 }

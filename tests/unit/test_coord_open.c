@@ -97,6 +97,7 @@ static void open_in_order(unsigned first)
     CU_ASSERT_STRING_EQUAL(k.root, "");
     kit_dest_opened(&k);
     CU_ASSERT_STRING_EQUAL(k.root, "/the/root");
+    CU_ASSERT_STRING_EQUAL(k.place, "root");
     CU_ASSERT_STRING_EQUAL(coord_engine(k.c, COORD_DEST), "threads here");
     CU_ASSERT_PTR_NOT_NULL(strstr(k.notice, "threads there"));
     CU_ASSERT_EQUAL(kit_expect(&k, COORD_SOURCE, MESSAGE_LINK)->link.dial, 1);

@@ -38,15 +38,17 @@ static void run(void *arg, struct stream *s, const struct conn *conn, struct con
     CU_ASSERT_EQUAL(atomic_fetch_add(&k->running, 1), 0); // one at a time
     atomic_fetch_add(&k->runs, 1);
     for (;;) {
-        struct pollfd fds[2] = {{.fd = conn->fd, .events = POLLIN}, {.fd = k->wake_fd, .events = POLLIN}};
-        CU_ASSERT(poll(fds, 2, WAIT_MS) > 0);
-        wake_drain(k->wake_fd);
         ssize_t got = recv(conn->fd, bytes, sizeof bytes, MSG_DONTWAIT);
-        if (got > 0)
+        if (got > 0) {
             end->frames += (uint64_t)got;
+            continue;
+        }
         end->clean = got < 0 && errno == EAGAIN && stream_stopping(s);
         if (got == 0 || end->clean)
             break;
+        struct pollfd fds[2] = {{.fd = conn->fd, .events = POLLIN}, {.fd = k->wake_fd, .events = POLLIN}};
+        CU_ASSERT(poll(fds, 2, WAIT_MS) > 0);
+        wake_drain(k->wake_fd);
     }
     if (!end->clean)
         err_set(&end->err, ERR_STREAM, ECONNRESET, "count", NULL, 0, NULL);

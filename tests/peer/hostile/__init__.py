@@ -5,8 +5,11 @@ the job ends, the stream is closed, or all goes on well.
 """
 import importlib
 import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from .. import greet, manifest, message
+from .. import frame, greet, manifest, message
 from ..channel import Closed, Failed
 from ..job import DESTINATION, SOURCE
 from ..receive import Receiver
@@ -17,6 +20,7 @@ from ..wire import Refused
 WAIT_S = 20  # longer than the greeting may take
 CASES = {}  # name: (function, role of the agent)
 GOOD = {b"a": pattern(10), b"d/b": pattern(3000), b"big": pattern((2 << 20) + 5)}
+START, AUTH, VERSION, LOST, PROTOCOL = 4, 5, 6, 9, 11  # classes of errors
 TIMES = {"mtime": (1700000000, 1), "ctime": (1700000000, 2)}
 
 
@@ -102,6 +106,21 @@ class Attack(Sender, Outcomes):
         self.lease(work.segment.number, work.first, work.layout.count())
         return work
 
+    def push(self, content, stream=0):
+        """Bytes on a stream, which the agent may have closed by now."""
+        try:
+            self.streams[stream].sock.sendall(content)
+        except ConnectionError:
+            pass
+        self.streams[stream].sequence += 1
+
+    def frame_of(self, work, number, stream=0, **words):
+        """The bytes of a stripe as the next frame of a stream, the head changed; everything else is right."""
+        stripe, body, trailer = self.parts_of(work, number)
+        head = self.streams[stream].head(work.segment.number, number, stripe)
+        head.__dict__.update(words)
+        return frame.encode(head, body, trailer, self.streams[stream].seal)
+
     def stream_ends(self, frames, stream=0):
         """The agent closes the stream, of which so many frames came, and the job could go on."""
         ended = self.control.wait("STREAM_ENDED", fits=lambda came: came.stream == stream)
@@ -125,7 +144,7 @@ class Attack(Sender, Outcomes):
 
     def redial(self, stream, attempt):
         """A new attempt of a stream."""
-        self.streams[stream] = Stream(self.job.connect(greet.DATA, stream, attempt), self.settings.sealed)
+        self.streams[stream] = Stream(self.job.connect(greet.DATA, stream, attempt), self.settings.sealed, attempt)
         self.job.linked(stream, attempt)
 
     def say(self, name, **fields):
@@ -160,19 +179,57 @@ def load():
         importlib.import_module(f".{name}", __name__)
 
 
+def prepare(root):
+    """What the cases need beneath the root of the agent: a tree to send, and for each case a destination in which
+    `out` is a link to a directory outside of the root."""
+    write_good(os.path.join(root, "good"))
+    os.makedirs(os.path.join(root, "../outside"), exist_ok=True)
+    for name in CASES:
+        os.makedirs(os.path.join(root, "hostile", name))
+        os.symlink("../../../outside", os.path.join(root, "hostile", name, "out"))
+    return 0
+
+
+def attempt(name, place, settings):
+    """Runs a case against the agent at `place`. Returns its job, whether it went as it must, and words."""
+    function, role = CASES[name]
+    attacker = None
+    try:
+        if role == SOURCE:
+            attacker = Siege(f"{place}/good", settings)
+        else:
+            attacker = Attack(f"{place}/hostile/{name}", settings)
+        words = function(attacker)
+        return attacker.job.agent_id.hex(), True, words
+    except (Refused, Failed, Closed, TimeoutError, OSError) as error:
+        if attacker is None:
+            return "", False, f"not begun: {error}"
+        attacker.job.leave()
+        return attacker.job.agent_id.hex(), False, f"{type(error).__name__}: {error}"
+
+
+def deaths(log, began):
+    """{job: words} of the processes that ended by a signal, as the listener tells since the log was so long."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        file.seek(began)
+        return dict(re.findall(r"job ([0-9a-f]{32}): (process \d+ ended by signal .*)", file.read()))
+
+
 def run(options, settings):
     load()
-    if options.case == "list":
-        for name, (_, role) in CASES.items():
-            print(name, "source" if role == SOURCE else "destination")
+    if options.list:
+        print("\n".join(CASES))
         return 0
-    if options.case == "good":
-        write_good(options.place)
-        return 0
-    function, role = CASES[options.case]
-    try:
-        print(f"{options.case}: {function(Siege(options.place, settings) if role == SOURCE else Attack(options.place, settings))}")
-    except (Refused, Failed, Closed, TimeoutError, OSError) as error:
-        print(f"{options.case}: NOT AS IT MUST BE: {type(error).__name__}: {error}")
-        return 1
-    return 0
+    if options.prepare:
+        return prepare(options.place)
+    names = options.cases or list(CASES)
+    began = os.path.getsize(options.log) if options.log else 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(lambda name: attempt(name, options.place.rstrip("/"), replace(settings)), names))
+    died = deaths(options.log, began) if options.log else {}
+    bad = 0
+    for name, (job, good, words) in zip(names, results):
+        verdict = "CRASHED" if job in died else "refused" if good else "NOT REFUSED"
+        bad += verdict != "refused"
+        print(f"{verdict} {name}: {died.get(job, words)}")
+    return 1 if bad else 0

@@ -3,33 +3,20 @@ import os
 import socket
 import time
 
-from .. import digest, frame, layout, manifest
-from ..channel import Failed
+from .. import digest, frame, layout, manifest, message
+from ..channel import Closed, Failed
 from ..receipt import FAILED, MOVED
 from ..wire import Refused, u64
-from . import TIMES, destination
+from . import LOST, TIMES, destination, good_entries
 
 MIB = 1 << 20
-
-
-def change(head, **words):
-    head.__dict__.update(words)
-    return head
-
-
-def send_changed(attack, work, at=0, **words):
-    """Stripe `at` of the segment, its head changed; everything else is right."""
-    stripe, body, trailer = attack.parts_of(work, work.first + at)
-    head = change(attack.streams[0].head(work.segment.number, work.first + at, stripe), **words)
-    attack.streams[0].send(head, body, trailer)
 
 
 def refused_head(**words):
     def refuse(attack):
         work = attack.leased()
-        attack.next_stream = 0
-        attack.send_stripe(work, work.first)
-        send_changed(attack, work, at=1, **words)
+        attack.push(attack.frame_of(work, work.first))
+        attack.push(attack.frame_of(work, work.first + 1, **words))
         return attack.stream_ends(frames=1)
     return refuse
 
@@ -60,18 +47,15 @@ for key, words_of_head in heads().items():
 @destination
 def head_checksum(attack):
     work = attack.leased()
-    stripe, body, trailer = attack.parts_of(work, work.first)
-    content = frame.encode(attack.streams[0].head(0, work.first, stripe), body, trailer, attack.streams[0].seal)
-    attack.streams[0].sock.sendall(content[:63] + bytes([content[63] ^ 1]) + content[64:])
+    attack.push(flip(attack.frame_of(work, work.first), 63))
     return attack.stream_ends(frames=0)
 
 
 @destination
 def head_reserved(attack):
     work = attack.leased()
-    stripe, _, _ = attack.parts_of(work, work.first)
-    front = attack.streams[0].head(0, work.first, stripe).encode()[:52] + b"\1\0\0\0"
-    attack.streams[0].sock.sendall(front + u64(digest.check64(front)))
+    front = attack.frame_of(work, work.first)[:52] + b"\1\0\0\0"
+    attack.push(front + u64(digest.check64(front)))
     return attack.stream_ends(frames=0)
 
 
@@ -79,25 +63,73 @@ def head_reserved(attack):
 def head_sealed_on_plain(attack):
     attack.settings.sealed = False
     work = attack.leased()
-    send_changed(attack, work, flags=frame.SEALED)
+    attack.push(attack.frame_of(work, work.first, flags=frame.SEALED))
     return attack.stream_ends(frames=0)
 
 
 @destination
 def head_garbage(attack):
     attack.leased()
-    attack.streams[0].sock.sendall(os.urandom(4096))
+    attack.push(os.urandom(4096))
     return attack.stream_ends(frames=0)
+
+
+def stray_frame(attack, segment, number):
+    """A frame of nothing that was ever laid out."""
+    stripe = layout.Stripe(False, [(0, 0, 10)], [(0, 0, 10)])
+    trailer = frame.trailer([(0, 0)], [digest.xxh128(bytes(10))])
+    attack.push(frame.encode(attack.streams[0].head(segment, number, stripe), bytes(10), trailer, attack.streams[0].seal))
 
 
 @destination
 def head_of_nothing(attack):
     """A frame before there is any segment."""
     attack.begin()
-    stripe = layout.Stripe(False, [(0, 0, 10)], [(0, 0, 10)])
-    trailer = frame.trailer([(0, 0)], [digest.xxh128(bytes(10))])
-    attack.streams[0].send(attack.streams[0].head(0, 0, stripe), bytes(10), trailer)
+    stray_frame(attack, 0, 0)
     return attack.stream_ends(frames=0)
+
+
+@destination
+def lease_of_nothing(attack):
+    """A lease of a segment that nobody has sent, and a frame that it allows."""
+    attack.begin()
+    attack.control.send("LEASE", segment=7, first=0, count=1)
+    try:
+        attack.control.wait("LEASE", seconds=2)
+        stray_frame(attack, 7, 0)
+    except (Closed, TimeoutError):
+        pass
+    return attack.job_ends()
+
+
+@destination
+def lease_beyond(attack):
+    """A lease that goes beyond the segment, and a frame that it allows."""
+    attack.begin()
+    work = attack.segment()
+    beyond = work.first + work.layout.count()
+    attack.control.send("LEASE", segment=0, first=beyond, count=1)
+    try:
+        attack.control.wait("LEASE", seconds=2)
+        stray_frame(attack, 0, beyond)
+    except (Closed, TimeoutError):
+        pass
+    return attack.job_ends()
+
+
+@destination
+def lease_before_place(attack):
+    """A lease of a segment that has no place yet, and a frame that it allows."""
+    attack.begin()
+    attack.peer.send(message.PEER_SEGMENT, manifest.Segment(0, list(good_entries()), True).encode())
+    attack.peer.receive()
+    attack.control.send("LEASE", segment=0, first=50, count=1)
+    try:
+        attack.control.wait("LEASE", seconds=2)
+        stray_frame(attack, 0, 50)
+    except (Closed, TimeoutError):
+        pass
+    return attack.job_ends()
 
 
 @destination
@@ -120,7 +152,7 @@ def other_segment(attack):
     second = attack.close_segment([manifest.Entry(manifest.FILE, b"d2", 0o644, 10, **TIMES)], last=True)
     attack.lease(0, first.first, 1)
     attack.lease(1, second.first, 1)
-    send_changed(attack, first, segment=1)
+    attack.push(attack.frame_of(first, first.first, segment=1))
     return attack.stream_ends(frames=0)
 
 
@@ -128,9 +160,7 @@ def other_segment(attack):
 def replay(attack):
     """The bytes of a frame once more."""
     work = attack.leased()
-    stripe, body, trailer = attack.parts_of(work, work.first)
-    content = frame.encode(attack.streams[0].head(0, work.first, stripe), body, trailer, attack.streams[0].seal)
-    attack.streams[0].sock.sendall(content + content)
+    attack.push(attack.frame_of(work, work.first) * 2)
     return attack.stream_ends(frames=1)
 
 
@@ -139,9 +169,7 @@ def replay_elsewhere(attack):
     """The bytes of a frame as the first on another stream: its key is another one, so the tag does not fit."""
     work = attack.leased()
     number = work.first
-    stripe, body, trailer = attack.parts_of(work, number)
-    attack.streams[1].sock.sendall(frame.encode(attack.streams[0].head(0, number, stripe), body, trailer, attack.streams[0].seal))
-    attack.streams[1].sequence += 1
+    attack.push(attack.frame_of(work, number, stream=0), stream=1)
     attack.damaged.add(number)
     return attack.goes_on(work, range(number + 1, number + work.layout.count()))
 
@@ -163,9 +191,7 @@ def costs_the_stripe(spoil):
         stripe, body, trailer = attack.parts_of(work, number)
         stream = attack.streams[0]
         head = stream.head(0, number, stripe)
-        content = bytearray(spoil(stream, head, body, trailer))
-        stream.sock.sendall(content)
-        stream.sequence += 1
+        attack.push(spoil(stream, head, body, trailer))
         attack.damaged.add(number)
         return attack.goes_on(work, [other for other in range(work.first, work.first + work.layout.count()) if other != number])
     return attacks
@@ -202,9 +228,8 @@ for key, spoil_frame in SPOILT.items():
 def end_count(attack):
     """An end that counts frames that were not sent."""
     work = attack.leased()
-    attack.next_stream = 0
-    attack.send_stripe(work, work.first)
-    attack.streams[0].sock.sendall(frame.Head(frame.END, sequence=2).encode())
+    attack.push(attack.frame_of(work, work.first))
+    attack.push(frame.Head(frame.END, sequence=2).encode())
     return attack.stream_ends(frames=1)
 
 
@@ -212,11 +237,7 @@ def end_count(attack):
 def end_then_frame(attack):
     """What comes behind an end is not read."""
     work = attack.leased()
-    attack.streams[0].sock.sendall(frame.Head(frame.END).encode())
-    try:
-        send_changed(attack, work)
-    except ConnectionError:
-        pass  # closed already
+    attack.push(frame.Head(frame.END).encode() + attack.frame_of(work, work.first))
     ended = attack.control.wait("STREAM_ENDED", fits=lambda came: came.stream == 0)
     if ended.frames:
         raise Refused(f"{ended}")
@@ -242,11 +263,8 @@ def cut_in_tag(attack):
 def cut(attack, length):
     """A frame that breaks off does not count; the stripe is sent on the next attempt."""
     work = attack.leased()
-    attack.next_stream = 0
-    attack.send_stripe(work, work.first)
-    stripe, body, trailer = attack.parts_of(work, work.first + 1)
-    content = frame.encode(attack.streams[0].head(0, work.first + 1, stripe), body, trailer, attack.streams[0].seal)
-    attack.streams[0].sock.sendall(content[:length])
+    attack.push(attack.frame_of(work, work.first))
+    attack.push(attack.frame_of(work, work.first + 1)[:length])
     attack.streams[0].sock.shutdown(socket.SHUT_WR)
     ended = attack.control.wait("STREAM_ENDED", fits=lambda came: came.stream == 0)
     if ended.clean or ended.frames != 1:
@@ -264,13 +282,13 @@ def bad_path(path):
         try:
             attack.segment([manifest.Entry(manifest.FILE, b"good", 0o644, 0, **TIMES),
                             manifest.Entry(manifest.FILE, path, 0o644, 10, **TIMES)])
-        except (Refused, ConnectionError, Exception):
-            return attack.job_ends()
+        except (Closed, Failed, ConnectionError):
+            return attack.job_ends(fails_as=LOST)
         raise Refused("the segment was taken")
     return attacks
 
 
-PATHS = {"dotdot": b"../escaped", "dotdot-inside": b"d/../../escaped", "dotdot-end": b"d/..", "dot": b"./a", "absolute": b"/tmp/escaped",
+PATHS = {"dotdot": b"../escaped", "dotdot-inside": b"d/../../escaped", "dotdot-end": b"d/..", "dot": b"./a", "absolute": b"/tmp/penstock-escaped",
          "nul": b"a\0b", "doubled": b"d//b", "trailing": b"d/", "empty": b"", "own": b".penstock/lock", "own-itself": b".penstock",
          "long-name": b"n" * 256, "long": b"/".join([b"n" * 127] * 257)}
 
@@ -284,7 +302,7 @@ def outcomes(attack, entries):
     """Sends a segment; what became of each of its entries."""
     work = attack.close_segment(entries, last=True)
     if work.layout.count():
-        attack.lease(0, work.first, work.layout.count())
+        attack.lease(work.segment.number, work.first, work.layout.count())
     for number in range(work.first, work.first + work.layout.count()):
         attack.send_stripe(work, number)
     while attack.works:
@@ -314,13 +332,11 @@ def through_link(attack):
 def through_own_link(attack):
     """A link that the same job makes, and entries through it."""
     attack.begin()
-    attack.works.clear()
     first = [manifest.Entry(manifest.LINK, b"evil", 0o777, target=b"../../outside", **TIMES)]
     if outcomes(attack, first) != {b"evil": MOVED}:
         raise Refused("the link was not made")
     second = [manifest.Entry(manifest.FILE, b"evil/packed", 0o644, 10, **TIMES),
               manifest.Entry(manifest.FILE, b"evil/large", 0o644, 2 * MIB, **TIMES)]
-    attack.next_lease = 0
     became = outcomes(attack, second)
     if any(became[entry.path] != FAILED for entry in second):
         raise Refused(f"{became}")
