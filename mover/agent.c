@@ -15,6 +15,9 @@
 #include "storage/sys.h"
 
 #define SOFTWARE     "penstock " PENSTOCK_VERSION
+// Mail goes while less than this waits on the control channel; the rest of its outbox is for answers.
+enum { OUTBOX_FULL_BYTES = 512 * KIB };
+
 #define HEARTBEAT_NS (UINT64_C(1000000) * HEARTBEAT_MS)
 #define SILENCE_NS   (UINT64_C(1000000) * SILENCE_MS)
 
@@ -188,20 +191,36 @@ static void watch_links(struct agent *a, const struct mail *mail)
         dial(a, a->streams[a->dialled++], 0);
 }
 
+static int forward_one(struct agent *a)
+{
+    struct mail *mail = a->mail;
+    uint16_t type = (uint16_t)(mail->bytes[4] | mail->bytes[5] << 8);
+    int rc = channel_send_bytes(a->control, type, mail->bytes + MESSAGE_HEAD_BYTES,
+                                mail->len - MESSAGE_HEAD_BYTES);
+    watch_links(a, mail);
+    a->mail = mail->next;
+    free(mail);
+    return rc;
+}
+
+static bool mail_may_go(const struct agent *a)
+{
+    return channel_outbox_bytes(a->control) < OUTBOX_FULL_BYTES;
+}
+
+// Passes on what the control channel has room for. A coordinator that rests for a while is no fault: mail waits
+// for it, here and in the mailbox.
 static int forward_mail(struct agent *a)
 {
     int rc = 0;
-    for (struct mail *mail = mailbox_take(a->mailbox); mail != NULL;) {
-        struct mail *next = mail->next;
-        if (rc == 0) {
-            uint16_t type = (uint16_t)(mail->bytes[4] | mail->bytes[5] << 8);
-            rc = channel_send_bytes(a->control, type, mail->bytes + MESSAGE_HEAD_BYTES,
-                                    mail->len - MESSAGE_HEAD_BYTES);
-            watch_links(a, mail);
-        }
-        free(mail);
-        mail = next;
+    if (a->mail == NULL && mail_may_go(a)) {
+        bool crowded = mailbox_bytes(a->mailbox) >= MAILBOX_CROWDED_BYTES;
+        a->mail = mailbox_take(a->mailbox);
+        if (crowded && a->peer != NULL)
+            stream_wake(a->peer);
     }
+    while (rc == 0 && a->mail != NULL && mail_may_go(a))
+        rc = forward_one(a);
     return rc;
 }
 
@@ -248,7 +267,8 @@ static int turn(struct agent *a)
     fds[POLL_CONTROL_IN] = (struct pollfd){.fd = channel_fd_in(a->control), .events = events & POLLIN};
     fds[POLL_CONTROL_OUT] =
         (struct pollfd){.fd = (events & POLLOUT) != 0 ? channel_fd_out(a->control) : -1, .events = POLLOUT};
-    fds[POLL_MAIL] = (struct pollfd){.fd = mailbox_fd(a->mailbox), .events = POLLIN};
+    fds[POLL_MAIL] =
+        (struct pollfd){.fd = mail_may_go(a) ? mailbox_fd(a->mailbox) : -1, .events = POLLIN};
     fds[POLL_HANDOFF] = (struct pollfd){.fd = a->cfg->handoff_fd, .events = POLLIN};
     nfds_t count = POLL_FIXED;
     for (int i = 0; i < a->listen_count; i++)
@@ -320,17 +340,22 @@ static void say_closed(struct agent *a)
         m.closed.cpu_us = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
                           (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     }
-    int rc = forward_mail(a);
-    if (rc == 0)
-        rc = say(a, &m);
-    uint64_t deadline_ns = sys_clock_ns() + HEARTBEAT_NS;
+    int rc = 0;
+    bool said = false;
+    uint64_t deadline_ns = sys_clock_ns() + SILENCE_NS;
     // Until the coordinator closes: a connection closed here with something unread would be reset, and CLOSED
     // with it.
     while (rc == 0 && sys_clock_ns() < deadline_ns) {
+        rc = forward_mail(a);
+        if (rc == 0 && !said && a->mail == NULL && mailbox_bytes(a->mailbox) == 0) {
+            rc = say(a, &m);
+            said = true;
+        }
         bool more = channel_outbox_bytes(a->control) > 0;
         struct pollfd p[2] = {{.fd = channel_fd_in(a->control), .events = POLLIN},
                               {.fd = more ? channel_fd_out(a->control) : -1, .events = POLLOUT}};
-        rc = poll(p, 2, HEARTBEAT_MS) < 0 ? -errno : channel_pump(a->control);
+        if (rc == 0)
+            rc = poll(p, 2, HEARTBEAT_MS) < 0 ? -errno : channel_pump(a->control);
         uint16_t type;
         const uint8_t *fields;
         size_t len;
@@ -388,6 +413,7 @@ int agent_run(const struct agent_config *cfg, struct channel *control)
     else if (rc != -ENODATA && a.opened)
         agent_audit(&a, strerrordesc_np(-rc));
     door_free(a.door);
+    mail_free(a.mail);
     mailbox_free(a.mailbox);
     channel_free(a.control);
     free(a.addresses);

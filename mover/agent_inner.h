@@ -59,6 +59,7 @@ struct agent {
     const struct agent_config *cfg;
     struct channel *control;
     struct mailbox *mailbox;
+    struct mail *mail; // out of the mailbox: waits for room on the control channel
     struct door *door;
     int listen_fds[AGENT_LISTEN_MAX];
     int listen_count;

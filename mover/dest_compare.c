@@ -140,8 +140,9 @@ static bool data_in(const struct entry *e, const struct range *leaves, uint32_t 
     return false;
 }
 
-// The file of an earlier run is there, and leaves of it are durable. Sets the need for the others, or *complete
-// when nothing is missing but the publication: then it stays open, else until its first stripe comes.
+// The file of an earlier run is there, and leaves of it are durable. Sets the need for the others, or
+// *complete when nothing is missing but the publication: then it stays open, else until its first stripe
+// comes.
 static int take_up(struct compare *c, uint32_t i, const struct range *held, uint32_t count, bool *complete)
 {
     const struct entry *e = &c->work->segment->entries[i];
@@ -250,9 +251,7 @@ static int publish_made(struct compare *c, uint32_t i)
     if (!de->open)
         return dest_small_publish(&c->d->dest, c->cache, e);
     int parent = -1;
-    int rc = sys_fsync(de->file.fd);
-    if (rc == 0)
-        rc = dest_file_publish(&c->d->dest, &de->file, e, &parent);
+    int rc = dest_file_publish(&c->d->dest, &de->file, e, &parent);
     if (rc < 0)
         return rc;
     entry_close(de);
@@ -265,10 +264,12 @@ static int publish_all(struct compare *c)
     for (uint32_t k = 0; k < c->made_count; k++) {
         uint32_t i = c->made[k];
         int rc = publish_made(c, i);
-        if (rc < 0)
-            rc = entry_failed(c, i, rc, "publish");
-        else
+        if (rc == 0) {
             c->made[kept++] = i;
+            continue;
+        }
+        entry_close(&c->side->entries[i]);
+        rc = entry_failed(c, i, rc, "publish");
         if (rc < 0)
             return rc;
     }

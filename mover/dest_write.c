@@ -11,7 +11,8 @@ static enum dest_answer arrive(void *arg, uint64_t segment, uint64_t stripe, str
     struct dest_agent *d = arg;
     pthread_mutex_lock(&d->plan_lock);
     enum dest_answer answer = dest_plan_arrive(d->plan, segment, stripe);
-    // A segment with an open lease is in the table: held under the lock, so that the lease does not end before.
+    // A segment with an open lease is in the table: held under the lock, so that the lease does not end
+    // before.
     if (answer == DEST_TAKE)
         *work = worktab_get(d->works, segment);
     pthread_mutex_unlock(&d->plan_lock);

@@ -11,6 +11,7 @@
 struct mailbox {
     pthread_mutex_t lock;
     struct mail *first, **end;
+    size_t bytes; // of all in the list
     int fd;
 };
 
@@ -30,15 +31,20 @@ struct mailbox *mailbox_new(void)
     return m;
 }
 
+void mail_free(struct mail *first)
+{
+    while (first != NULL) {
+        struct mail *next = first->next;
+        free(first);
+        first = next;
+    }
+}
+
 void mailbox_free(struct mailbox *m)
 {
     if (m == NULL)
         return;
-    for (struct mail *mail = mailbox_take(m); mail != NULL;) {
-        struct mail *next = mail->next;
-        free(mail);
-        mail = next;
-    }
+    mail_free(m->first);
     close(m->fd);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -64,6 +70,7 @@ void mailbox_post(struct mailbox *m, const struct message *message)
     pthread_mutex_lock(&m->lock);
     *m->end = mail;
     m->end = &mail->next;
+    m->bytes += mail->len;
     uint64_t one = 1;
     ssize_t rung =
         write(m->fd, &one, sizeof one); // fails only when the counter is full, and then it is readable
@@ -76,12 +83,21 @@ int mailbox_fd(const struct mailbox *m)
     return m->fd;
 }
 
+size_t mailbox_bytes(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->lock);
+    size_t bytes = m->bytes;
+    pthread_mutex_unlock(&m->lock);
+    return bytes;
+}
+
 struct mail *mailbox_take(struct mailbox *m)
 {
     pthread_mutex_lock(&m->lock);
     struct mail *first = m->first;
     m->first = NULL;
     m->end = &m->first;
+    m->bytes = 0;
     uint64_t count;
     ssize_t got = read(m->fd, &count, sizeof count); // fails only when it was not rung
     (void)got;

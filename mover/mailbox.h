@@ -12,6 +12,9 @@ void mailbox_free(struct mailbox *m);
 // ends the process (the job is resumable; a lost word would hang it).
 void mailbox_post(struct mailbox *m, const struct message *message);
 int mailbox_fd(const struct mailbox *m); // readable while something is in it
+enum { MAILBOX_CROWDED_BYTES = MIB };
+// Bytes that are in it. Who makes mail without bound rests while it is crowded; the taker wakes it.
+size_t mailbox_bytes(struct mailbox *m);
 
 struct mail {
     struct mail *next;
@@ -20,5 +23,6 @@ struct mail {
 };
 // Everything that is in it, oldest first; the caller frees each. NULL: nothing.
 struct mail *mailbox_take(struct mailbox *m);
+void mail_free(struct mail *first); // all of a list; NULL is fine
 
 #endif

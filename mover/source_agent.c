@@ -38,7 +38,8 @@ static bool take(void *arg, uint32_t stream, uint32_t attempt, struct work **wor
     uint64_t segment;
     pthread_mutex_lock(&s->lock);
     bool got = source_plan_take(s->plan, stream, attempt, &segment, stripe, again);
-    // A segment with an open lease is in the table: held under the lock, so that the lease does not end before.
+    // A segment with an open lease is in the table: held under the lock, so that the lease does not end
+    // before.
     if (got)
         *work = worktab_get(s->works, segment);
     pthread_mutex_unlock(&s->lock);

@@ -20,8 +20,8 @@ struct walker {
     struct segment_builder *builder;
     struct walk *walk;
     enum walk_state state;
-    uint64_t number; // of the segment being built
-    uint64_t begun_ns;
+    uint64_t number;       // of the segment being built
+    uint64_t begun_ns;     // of its first entry
     uint64_t files, bytes; // in it
     // of the retry
     struct walk_source *retry_roots; // each a single file
@@ -33,7 +33,6 @@ static void segment_begin(struct walker *w)
 {
     segment_builder_begin(w->builder, w->number);
     w->files = w->bytes = 0;
-    w->begun_ns = sys_clock_ns();
 }
 
 static void say_closed(struct walker *w, const struct digest *digest, uint32_t entries, bool last, bool retry)
@@ -90,6 +89,8 @@ static int add_entry(struct walker *w, const struct entry *e)
         if (rc == 0)
             rc = segment_builder_add(w->builder, e);
     }
+    if (rc == 0 && segment_builder_count(w->builder) == 1)
+        w->begun_ns = sys_clock_ns(); // not before: the segment may have waited long for room
     if (rc == 0 && e->type == ENTRY_FILE) {
         w->files++;
         w->bytes += e->size;
@@ -107,10 +108,16 @@ static void walk_problem(struct walker *w, const struct err *problem)
     agent_problem(w->s->agent, UINT64_MAX, 0, retry ? PROBLEM_DROPPED : PROBLEM_UNLISTED, &err);
 }
 
-// Walks until a segment was closed, the walk is over, or bytes may be waiting on the peer connection.
+// Whether the coordinator takes the problems more slowly than they are found.
+static bool is_crowded(const struct walker *w)
+{
+    return mailbox_bytes(w->s->agent->mailbox) >= MAILBOX_CROWDED_BYTES;
+}
+
+// Walks until a segment was closed, the walk is over, or SEGMENT_WAIT_NS have passed.
 static int walk_some(struct walker *w)
 {
-    uint64_t closed = w->number;
+    uint64_t closed = w->number, until_ns = sys_clock_ns() + SEGMENT_WAIT_NS;
     while (w->number == closed) {
         struct entry e;
         struct err problem;
@@ -124,15 +131,20 @@ static int walk_some(struct walker *w)
         }
         if (got == WALK_PROBLEM) {
             walk_problem(w, &problem);
-            continue;
+            if (is_crowded(w))
+                return 0;
+        } else {
+            if (w->state == WALK_RETRYING)
+                e.root = w->retry_root_of[e.root]; // by which the senders open it
+            int rc = add_entry(w, &e);
+            if (rc < 0)
+                return rc;
         }
-        if (w->state == WALK_RETRYING)
-            e.root = w->retry_root_of[e.root]; // by which the senders open it
-        int rc = add_entry(w, &e);
-        if (rc < 0)
-            return rc;
-        if (sys_clock_ns() - w->begun_ns >= SEGMENT_WAIT_NS)
+        uint64_t now_ns = sys_clock_ns();
+        if (segment_builder_count(w->builder) > 0 && now_ns - w->begun_ns >= SEGMENT_WAIT_NS)
             return segment_close(w, false);
+        if (now_ns >= until_ns)
+            return 0;
     }
     return 0;
 }
@@ -259,7 +271,7 @@ static int turn(struct walker *w, bool *idle)
         return walk_begin(w);
     if (w->state == WALK_DONE && retry_asked)
         return retry_begin(w);
-    if ((w->state == WALK_RUNNING || w->state == WALK_RETRYING) && room)
+    if ((w->state == WALK_RUNNING || w->state == WALK_RETRYING) && room && !is_crowded(w))
         return walk_some(w);
     *idle = true;
     return 0;

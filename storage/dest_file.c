@@ -236,7 +236,7 @@ static int allocate(int fd, uint64_t offset, uint64_t len)
 static int preallocate(int fd, const struct entry *e)
 {
     int err = sys_ftruncate(fd, e->size);
-    uint64_t magic, free_bytes;
+    uint64_t magic = 0, free_bytes;
     if (err == 0)
         err = sys_fs_magic(fd, &magic, &free_bytes);
     if (err < 0 || magic == TMPFS_FS_MAGIC)

@@ -1,6 +1,7 @@
 """Conversations of messages: over pipes, under TLS through openssl, and sealed between agents."""
 import os
 import queue
+import select
 import socket
 import subprocess
 import tempfile
@@ -27,23 +28,26 @@ class Failed(Exception):
         self.fail = fail
 
 
-def hang_up(sock):
-    """Closes a connection, also for a thread that reads it."""
+def shut(sock):
+    """Ends a connection for whoever reads or writes it. It is not closed: a thread that is about to read would find
+    the number of its descriptor given to another connection."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass  # the other side was first
-    sock.close()
+
+
+def readable(sock):
+    return bool(select.select([sock], [], [], 0)[0])
 
 
 class Child:
     """A program that speaks on its standard input and output."""
 
     def __init__(self, command):
-        ours, theirs = socket.socketpair()
+        self.sock, theirs = socket.socketpair()
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs)
         theirs.close()
-        self.sock = ours
 
     def read(self):
         return self.sock.recv(65536)
@@ -51,16 +55,20 @@ class Child:
     def write(self, content):
         self.sock.sendall(content)
 
+    def stop(self):
+        shut(self.sock)
+
     def close(self):
-        hang_up(self.sock)
+        self.sock.close()
         self.process.wait(WAIT_S)
 
 
 class Tls:
     """TLS 1.3 with a pre-shared key, by openssl, behind a preamble in clear. openssl connects to a socket of this
-    process, which passes the bytes on."""
+    process, which passes the bytes on; `gather_s`: it waits so long for more of them."""
 
-    def __init__(self, address, key, preamble):
+    def __init__(self, address, key, preamble, gather_s=0):
+        self.gather_s = gather_s
         self.sock = socket.create_connection(address, WAIT_S)
         self.sock.settimeout(None)
         self.sock.sendall(preamble)
@@ -76,18 +84,22 @@ class Tls:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
             self.inner = listener.accept()[0]
             listener.close()
-        threading.Thread(target=self.relay, args=(self.inner, self.sock), daemon=True).start()
-        threading.Thread(target=self.relay, args=(self.sock, self.inner), daemon=True).start()
+        self.relays = [threading.Thread(target=self.relay, args=pair, daemon=True)
+                       for pair in ((self.inner, self.sock), (self.sock, self.inner))]
+        for relay in self.relays:
+            relay.start()
 
-    @staticmethod
-    def relay(source, target):
+    def relay(self, source, target):
         try:
             while content := source.recv(65536):
+                if self.gather_s and source is self.inner:
+                    time.sleep(self.gather_s)
+                    content += source.recv(65536, socket.MSG_DONTWAIT) if readable(source) else b""
                 target.sendall(content)
         except OSError:
             pass
-        hang_up(source)
-        hang_up(target)
+        shut(source)
+        shut(target)
 
     def read(self):
         return os.read(self.process.stdout.fileno(), 65536)
@@ -97,13 +109,17 @@ class Tls:
         while view:
             view = view[os.write(self.process.stdin.fileno(), view):]
 
-    def close(self):
+    def stop(self):
         self.process.kill()
+        shut(self.sock)
+        shut(self.inner)
+
+    def close(self):
         self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
-        hang_up(self.sock)
-        hang_up(self.inner)
+        for relay in self.relays:
+            relay.join()
+        for file in (self.process.stdin, self.process.stdout, self.sock, self.inner):
+            file.close()
 
 
 class Control:
@@ -116,7 +132,8 @@ class Control:
         self.inbox = queue.Queue()
         self.lock = threading.Lock()
         self.ended = None
-        threading.Thread(target=self.read_all, daemon=True).start()
+        self.reader = threading.Thread(target=self.read_all, daemon=True)
+        self.reader.start()
 
     def read_all(self):
         buffer = bytearray()
@@ -184,6 +201,8 @@ class Control:
         return [came for came in self.log if came.name == name]
 
     def close(self):
+        self.transport.stop()
+        self.reader.join()
         self.transport.close()
 
 
@@ -217,7 +236,8 @@ class Peer:
         return int.from_bytes(text[:2], "little"), text[2:]
 
     def close(self):
-        hang_up(self.sock)
+        shut(self.sock)
+        self.sock.close()
 
 
 def read_key(path):

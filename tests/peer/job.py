@@ -38,6 +38,7 @@ class Job:
         self.agent_id, self.own_id = id_at(self.id, role), id_at(self.id, 1 - role)
         self.secret = os.urandom(32)
         self.listener = None
+        self.left = False
         self.accepted = {}
         self.port = 0
         found = re.fullmatch(r"penstock://(127\.0\.0\.1|localhost)(?::(\d+))?/(.*)", place)
@@ -45,11 +46,12 @@ class Job:
         self.address = ("127.0.0.1", int(found[2] or 7420)) if found else None
         self.control = Control(self.reach())
 
-    def reach(self, key=None):
+    def reach(self, key=None, gather_s=0):
         """A control connection; with another key than that of the settings when one is given."""
         if self.address is None:
             return Child([self.settings.program, "serve", "--stdio", "--loopback"])
-        return Tls(self.address, key or read_key(self.settings.key), greet.preamble(greet.CONTROL, self.agent_id))
+        preamble = greet.preamble(greet.CONTROL, self.agent_id)
+        return Tls(self.address, key or read_key(self.settings.key), preamble, gather_s)
 
     def hello(self):
         self.control.send("HELLO", version=1, version_min=1, features=1, required=1, software=b"peer.py", node=b"here")
@@ -120,7 +122,9 @@ class Job:
         return closed
 
     def leave(self):
-        self.control.close()
+        if not self.left:
+            self.control.close()
+        self.left = True
         if self.listener is not None:
             self.listener.close()
 

@@ -4,7 +4,7 @@ import queue
 import threading
 
 from . import frame, greet, layout, manifest, message, need, tree
-from .channel import WAIT_S, hang_up
+from .channel import WAIT_S, shut
 from .job import SOURCE, Job
 from .seal import TAG, Seal
 from .wire import Reader, Refused, blob_list
@@ -181,7 +181,7 @@ class Receiver:
     def break_stream(self, stream):
         """Loses stream 0: what came on it behind the frames that are counted has to come again."""
         stream.counted, self.breaks_at = self.breaks_at, None
-        hang_up(stream.sock)
+        shut(stream.sock)
         self.control.send("STREAM_ENDED", stream=0, frames=stream.counted)
         self.control.wait("STREAM_ENDED", fits=lambda came: came.stream == 0 and came.attempt == 0)
         if self.settings.agent_dials:

@@ -13,42 +13,64 @@ struct mapping {
     struct mapping *next;
 };
 
-static struct mapping *mappings;
+struct memory {
+    struct mapping *used;
+    // Given back, to be used again as it is: to have the kernel clear it each time costs more than a
+    // simulation.
+    struct mapping *idle;
+};
+
+static struct memory the_memory;
+
+static struct mapping *take(struct mapping **list, const void *memory, size_t len)
+{
+    struct mapping **at = list;
+    while (*at != NULL && ((*at)->len != len || (memory != NULL && (*at)->memory != memory)))
+        at = &(*at)->next;
+    struct mapping *m = *at;
+    if (m != NULL)
+        *at = m->next;
+    return m;
+}
+
+static void put(struct mapping **list, struct mapping *m)
+{
+    m->next = *list;
+    *list = m;
+}
 
 void *__wrap_mmap(void *addr, size_t len, int protection, int flags, int fd, off_t offset)
 {
-    void *memory = __real_mmap(addr, len, protection, flags, fd, offset);
-    struct mapping *m = malloc(sizeof *m);
-    assert(m != NULL && memory != MAP_FAILED);
-    *m = (struct mapping){.process = process_current(), .memory = memory, .len = len, .next = mappings};
-    mappings = m;
-    return memory;
+    struct mapping *m = take(&the_memory.idle, NULL, len);
+    if (m == NULL) {
+        m = malloc(sizeof *m);
+        assert(m != NULL);
+        *m = (struct mapping){.memory = __real_mmap(addr, len, protection, flags, fd, offset), .len = len};
+        assert(m->memory != MAP_FAILED);
+    }
+    m->process = process_current();
+    put(&the_memory.used, m);
+    return m->memory;
 }
 
 int __wrap_munmap(void *memory, size_t len)
 {
-    struct mapping **at = &mappings;
-    while (*at != NULL && (*at)->memory != memory)
-        at = &(*at)->next;
-    struct mapping *m = *at;
-    if (m == NULL || m->len != len)
+    struct mapping *m = take(&the_memory.used, memory, len);
+    if (m == NULL)
         world_fail("memory is given back that was not mapped so");
-    *at = m->next;
-    free(m);
-    return __real_munmap(memory, len);
+    put(&the_memory.idle, m);
+    return 0;
 }
 
 void memory_release(const struct process *p)
 {
-    for (struct mapping **at = &mappings; *at != NULL;) {
+    for (struct mapping **at = &the_memory.used; *at != NULL;) {
         struct mapping *m = *at;
         if (m->process != p) {
             at = &m->next;
             continue;
         }
         *at = m->next;
-        int rc = __real_munmap(m->memory, m->len);
-        assert(rc == 0);
-        free(m);
+        put(&the_memory.idle, m);
     }
 }

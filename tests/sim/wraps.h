@@ -31,7 +31,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 void *__wrap_mmap(void *addr, size_t len, int protection, int flags, int fd, off_t offset);
 void *__real_mmap(void *addr, size_t len, int protection, int flags, int fd, off_t offset);
 int __wrap_munmap(void *memory, size_t len);
-int __real_munmap(void *memory, size_t len);
 
 // calls.c
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);

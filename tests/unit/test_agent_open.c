@@ -215,6 +215,7 @@ static const struct dest_row {
     {"dst/existing/", {&a_file}, 0, 0, "dst/existing", {"one"}},
     {"dst/existing/.", {&a_file}, 0, 0, "dst/existing", {"one"}},
     {"dst/new/", {&a_file}, 0, 0, "dst/new", {"one"}},
+    {"dst/new//", {&a_file}, 0, 0, "dst/new", {"one"}},
     {"dst/existing/new", {&a_file}, 0, 0, "dst/existing", {"new"}},
     {"dst/file/", {&a_file}, -ENOTDIR, -ENOTDIR, NULL, {0}},
     {"dst/none/new", {&a_file}, -ENOENT, -ENOENT, NULL, {0}},
@@ -398,6 +399,12 @@ static void test_dest_inside(void)
         if (strstr(table[i].path, "new") != NULL) // what was made
             CU_ASSERT_EQUAL(unlinkat(p.s.fd, table[i].path, AT_REMOVEDIR), 0);
     }
+    // Numbers of what is no directory mean nothing either.
+    struct source_found file_there = sources[1];
+    file_there.type = ENTRY_FILE;
+    struct blob there = blob_text("src/dir/sub");
+    struct err none;
+    CU_ASSERT(try_dest(&p, &there, &file_there, 1, true, &none) >= 0);
     // Contents have no name.
     struct source_found contents = sources[1];
     contents.contents = true;

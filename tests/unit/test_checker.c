@@ -439,13 +439,13 @@ static void test_stop(void)
     uint8_t *buf = malloc(RECORDS_BYTES), events[4096];
     CU_ASSERT_PTR_NOT_NULL_FATAL(buf);
     int fd = openat(s.fd, "huge", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-    CU_ASSERT_FATAL(fd >= 0 && ftruncate(fd, INT64_C(1) << 38) == 0); // a hole that takes minutes to read
+    CU_ASSERT_FATAL(fd >= 0 && ftruncate(fd, INT64_C(1) << 43) == 0); // a hole that takes minutes to read
     close(fd);
     int watch = inotify_init1(IN_CLOEXEC);
     snprintf(path, sizeof(path), "%s/huge", s.path);
     CU_ASSERT_FATAL(watch >= 0 && inotify_add_watch(watch, path, IN_ACCESS) >= 0);
     struct receipt_entry e = expect(ENTRY_FILE, "huge");
-    e.size = UINT64_C(1) << 38;
+    e.size = UINT64_C(1) << 43;
     struct blob records = records_of(&e, 1, buf);
     said_begin(&said);
     CU_ASSERT_EQUAL_FATAL(checker_new(s.fd, 2, remember, &said, &c), 0);

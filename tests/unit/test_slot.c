@@ -130,7 +130,7 @@ static void test_memory(void)
 static const struct extent sparse[] = {
     {0, 5 * BLOCK_BYTES, 3 * BLOCK_BYTES},       {0, MIB, MIB},
     {0, 2 * MIB + 3 * BLOCK_BYTES, 4 * MIB},     {0, BLOCK_BYTES, 8 * MIB},
-    {0, BLOCK_BYTES, 8 * MIB + 2 * BLOCK_BYTES}, {0, 1000, 9 * MIB},
+    {0, BLOCK_BYTES, 8 * MIB + 2 * BLOCK_BYTES}, {0, MIB + 1, 9 * MIB},
 };
 
 static uint64_t bytes_of(const struct extent *extents, uint32_t count)
@@ -152,7 +152,7 @@ static void write_and_read(struct engine *e, int fd, bool at_once)
     CU_ASSERT_FALSE(io.slot->io_short);
     struct stat st;
     CU_ASSERT_EQUAL(fstat(fd, &st), 0);
-    CU_ASSERT_EQUAL(st.st_size, 9 * MIB + 1000);
+    CU_ASSERT_EQUAL(st.st_size, 10 * MIB + 1);
     uint8_t byte = 1;
     for (uint64_t offset = 0; offset < 3 * BLOCK_BYTES; offset += BLOCK_BYTES / 2) {
         CU_ASSERT_EQUAL(pread(fd, &byte, 1, (off_t)offset), 1);
@@ -185,7 +185,7 @@ static void test_sparse(void)
 // The file has become shorter: what is not there is zeros, and that is told.
 static void short_with(struct engine *e)
 {
-    static const uint64_t sizes[] = {9 * MIB + 999, 9 * MIB, 8 * MIB + 1, 4 * MIB + MIB + 5, MIB, 0};
+    static const uint64_t sizes[] = {10 * MIB, 9 * MIB, 8 * MIB + 1, 4 * MIB + MIB + 5, MIB, 0};
     int fd = kit_file(kit_disk(), 0);
     CU_ASSERT_FATAL(fd >= 0);
     struct io io = io_begin(e);
@@ -241,9 +241,32 @@ static void error_with(struct engine *e)
     }
 }
 
+// What was not begun when the error came never is.
+static void after_error_with(struct engine *e)
+{
+    enum { EXTENTS = 12 };
+    struct extent extents[EXTENTS];
+    for (uint32_t i = 0; i < EXTENTS; i++)
+        extents[i] = (struct extent){.len = BLOCK_BYTES, .offset = (uint64_t)i * 2 * BLOCK_BYTES};
+    extents[0].offset = UINT64_MAX - 2 * BLOCK_BYTES; // there is no such place
+    int fd = kit_file(kit_disk(), 0);
+    CU_ASSERT_FATAL(fd >= 0);
+    struct io io = io_begin(e);
+    io.slot->at_once = true; // one after the other
+    fill_body(io.slot, extents, EXTENTS);
+    run(&io, OP_WRITE, fd, extents, EXTENTS);
+    CU_ASSERT(io.slot->io_error < 0);
+    struct stat st;
+    CU_ASSERT_EQUAL(fstat(fd, &st), 0);
+    CU_ASSERT_EQUAL(st.st_size, (off_t)(extents[SLOT_IO - 1].offset + BLOCK_BYTES)); // begun with it
+    io_end(&io);
+    close(fd);
+}
+
 static void test_error(void)
 {
     kit_each(error_with);
+    kit_each(after_error_with);
 }
 
 // ---- direct ----

@@ -435,7 +435,7 @@ static struct blob long_record(uint8_t *buf, size_t len)
     struct receipt_entry e = text_entry("long");
     struct wire_writer w;
     uint8_t one[128];
-    e.size = UINT64_C(1) << 38;
+    e.size = UINT64_C(1) << 43;
     int64_t bytes = receipt_entry_encode(&e, one, sizeof one);
     CU_ASSERT_FATAL(bytes > 0);
     wire_writer_init(&w, buf, len);
@@ -453,7 +453,7 @@ static void expect_ended(const struct message *m, unsigned times)
     struct wire_writer w;
     pthread_t thread;
     int fd = openat(s.fd, "long", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-    CU_ASSERT_FATAL(fd >= 0 && ftruncate(fd, INT64_C(1) << 38) == 0);
+    CU_ASSERT_FATAL(fd >= 0 && ftruncate(fd, INT64_C(1) << 43) == 0);
     close(fd);
     wire_writer_init(&w, path, sizeof path);
     wire_put_blob(&w, ".", 1);

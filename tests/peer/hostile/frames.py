@@ -342,3 +342,29 @@ def through_own_link(attack):
         raise Refused(f"{became}")
     attack.stop()
     return "each entry failed by itself"
+
+
+# ---- words of the coordinator that come too early ----
+
+
+@destination
+def segment_done_early(attack):
+    """The end of a segment whose stripes are still to come, and a frame of it."""
+    work = attack.leased()
+    attack.control.send("SEGMENT_DONE", segment=0)
+    attack.control.send("PING", cookie=1)
+    attack.push(attack.frame_of(work, work.first))
+    return attack.job_ends()
+
+
+@destination
+def lease_done_early(attack):
+    """The end of a lease whose stripes are still to come: they are received and forgotten."""
+    work = attack.leased()
+    attack.control.send("LEASE_DONE", lease=0)
+    attack.control.send("PING", cookie=1)
+    for number in range(work.first, work.first + work.layout.count()):
+        attack.send_stripe(work, number)
+    time.sleep(1)
+    attack.lease(0, work.first, work.layout.count())
+    return attack.goes_on(work)

@@ -1,5 +1,6 @@
 """Control messages that an agent must not take, whoever says them."""
 import os
+import time
 
 from .. import message
 from ..channel import Closed, Control, Failed, read_key
@@ -59,7 +60,25 @@ def hello_newer(attack):
     return "the job went on"
 
 
-def opens(mark, **fields):
+@destination
+def hello_with_finished(attack):
+    """HELLO in one piece with the end of the TLS handshake, behind which nothing comes: it is answered at once."""
+    attack.job.leave()
+    waits = []
+    for _ in range(3):
+        attack.job.id = attack.job.agent_id = os.urandom(15) + b"\2"
+        control = Control(attack.job.reach(gather_s=0.3))
+        began = time.monotonic()
+        control.send("HELLO", **HELLO[1])
+        control.wait("HELLO")
+        waits.append(time.monotonic() - began)
+        control.close()
+    if min(waits) > 4:
+        raise Refused(f"the agent answers after {min(waits):.1f} s")
+    return f"answered after {min(waits):.1f} s"
+
+
+def opens(**fields):
     """An OPEN that cannot be: the connection is closed."""
     def attacks(attack):
         attack.job.hello()
@@ -78,9 +97,9 @@ OPENS = {"role": {"role": 2}, "no-streams": {"streams": 0}, "streams-1025": {"st
          "source-own": {"sources": source_description(DIRECTORY, False, b".penstock")},
          "no-path": {"paths": b""}, "paths-cut": {"paths": u32(5) + b"abcd"}}
 for key, fields_of_open in OPENS.items():
-    named(f"open-{key}", destination, opens(destination, **fields_of_open))
+    named(f"open-{key}", destination, opens(**fields_of_open))
 for key in ("no-path", "paths-cut"):
-    named(f"source-open-{key}", source, opens(source, **OPENS[key]))
+    named(f"source-open-{key}", source, opens(**OPENS[key]))
 
 
 def opens_path(path):
@@ -157,6 +176,30 @@ def source_lease_beyond(siege):
     """A lease that goes beyond the segment."""
     laid = siege.lay_out(siege.walked())
     siege.control.send("LEASE", first=laid.count(), count=1)
+    return siege.job_ends()
+
+
+@source
+def source_place_twice(siege):
+    laid = siege.lay_out(siege.walked())
+    siege.control.send("SEGMENT_PLACE", segment=0, first=laid.count())
+    return siege.job_ends()
+
+
+@source
+def source_place_before_layout(siege):
+    """A place for a segment whose need has not come."""
+    siege.walked()
+    siege.control.send("SEGMENT_PLACE", segment=0, first=0)
+    return siege.job_ends()
+
+
+@source
+def source_segment_done_early(siege):
+    """The end of a segment that has an open lease."""
+    laid = siege.lay_out(siege.walked())
+    siege.control.send("SEGMENT_DONE", segment=0)
+    siege.control.send("LEASE", first=0, count=laid.count())
     return siege.job_ends()
 
 
