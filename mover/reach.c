@@ -151,8 +151,8 @@ void reach_lost(const struct channel *channel, const struct launched *child, boo
         err_set(err, ERR_AUTH, 0, "", NULL, 0, "%s", channel_why(channel));
     else if (error == -EPROTONOSUPPORT)
         err_set(err, ERR_VERSION, 0, "", NULL, 0, "%s", channel_why(channel));
-    else if (!spoke && (error == -ENODATA || error == -ECONNRESET || error == -EPIPE))
-        err_set(err, ERR_START, 0, "", NULL, 0, "no agent answered%s",
+    else if (!spoke && (error == -ENODATA || error == -ECONNRESET || error == -EPIPE || error == -ETIMEDOUT))
+        err_set(err, ERR_START, error == -ETIMEDOUT ? ETIMEDOUT : 0, "", NULL, 0, "no agent answered%s",
                 child->pid > 0 ? "; is penstock there (--remote-path)?" : "");
     else if (error == -EPROTO || error == -EMSGSIZE || error == -EBADMSG)
         err_set(err, spoke ? ERR_PROTOCOL : ERR_START, -error, "", NULL, 0,

@@ -21,7 +21,6 @@ struct walker {
     struct walk *walk;
     enum walk_state state;
     uint64_t number;       // of the segment being built
-    uint64_t begun_ns;     // of its first entry
     uint64_t files, bytes; // in it
     // of the retry
     struct walk_source *retry_roots; // each a single file
@@ -89,8 +88,6 @@ static int add_entry(struct walker *w, const struct entry *e)
         if (rc == 0)
             rc = segment_builder_add(w->builder, e);
     }
-    if (rc == 0 && segment_builder_count(w->builder) == 1)
-        w->begun_ns = sys_clock_ns(); // not before: the segment may have waited long for room
     if (rc == 0 && e->type == ENTRY_FILE) {
         w->files++;
         w->bytes += e->size;
@@ -140,11 +137,8 @@ static int walk_some(struct walker *w)
             if (rc < 0)
                 return rc;
         }
-        uint64_t now_ns = sys_clock_ns();
-        if (segment_builder_count(w->builder) > 0 && now_ns - w->begun_ns >= SEGMENT_WAIT_NS)
-            return segment_close(w, false);
-        if (now_ns >= until_ns)
-            return 0;
+        if (sys_clock_ns() >= until_ns)
+            return segment_builder_count(w->builder) > 0 ? segment_close(w, false) : 0;
     }
     return 0;
 }

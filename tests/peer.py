@@ -4,6 +4,7 @@
     peer.py vectors [--check]               write tests/vectors/, or fail when it would change
     peer.py coordinate-and-send DIR PLACE   send the contents of DIR to a real agent
     peer.py receive PLACE DIR               receive the contents of PLACE from a real agent
+    peer.py verify PLACE DIR                have a real agent compare PLACE with DIR
     peer.py hostile PLACE [CASE...]         break the protocol; fails unless the agent at PLACE refuses every case. Its root
                                             was made by `peer.py hostile --prepare ROOT`
 """
@@ -15,6 +16,7 @@ from peer import hostile, vectors
 from peer.job import Settings
 from peer.receive import Receiver
 from peer.send import Sender
+from peer.verify import Verifier
 
 
 def settings_of(options):
@@ -29,6 +31,10 @@ def send(options):
 
 def receive(options):
     Receiver(options.dir, options.place, settings_of(options)).run()
+
+
+def verify(options):
+    Verifier(options.place, settings_of(options)).run(options.dir)
 
 
 def break_rules(options):
@@ -61,6 +67,10 @@ def parse():
     command.add_argument("place", help=place)
     command.add_argument("dir")
     command.set_defaults(run=receive)
+    command = commands.add_parser("verify", parents=[job])
+    command.add_argument("place", help=place)
+    command.add_argument("dir")
+    command.set_defaults(run=verify)
     command = commands.add_parser("hostile", parents=[job])
     command.add_argument("--list", action="store_true", help="print the names of the cases")
     command.add_argument("--prepare", action="store_true", help="PLACE is the folder that will be the agent's root")

@@ -8,7 +8,7 @@ from . import greet, message
 from .channel import WAIT_S, Child, Control, Peer, Tls, read_key
 from .wire import Refused, blob_list, read_blob_list, u64, u8
 
-SOURCE, DESTINATION = 0, 1
+SOURCE, DESTINATION, VERIFY = 0, 1, 2
 NODES = ("SOURCE", "DEST")
 MIB = 1 << 20
 
@@ -35,7 +35,8 @@ class Job:
     def __init__(self, place, role, settings):
         self.role, self.settings = role, settings
         self.id = os.urandom(15) + b"\0"
-        self.agent_id, self.own_id = id_at(self.id, role), id_at(self.id, 1 - role)
+        node = DESTINATION if role == DESTINATION else SOURCE
+        self.agent_id, self.own_id = id_at(self.id, node), id_at(self.id, 1 - node)
         self.secret = os.urandom(32)
         self.listener = None
         self.left = False

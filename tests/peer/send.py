@@ -58,7 +58,8 @@ class Sender:
         self.again = []  # entries to be tried once more
         self.changed = {os.fsencode(name) for name in settings.cases.get("changed", ())}
         self.bad = settings.cases.get("bad", 0)  # so many stripes are damaged when they are sent first
-        self.damaged = set()
+        self.damaged = set()  # not told yet
+        self.spoilt = set()  # ever
         self.records = {}
 
     # ---- opening ----
@@ -116,7 +117,8 @@ class Sender:
         stripe, body, trailer = self.parts_of(work, number)
         stream = self.streams[self.next_stream % len(self.streams)]
         self.next_stream += 1
-        if len(self.damaged) < self.bad:
+        if number not in self.spoilt and len(self.spoilt) < self.bad:
+            self.spoilt.add(number)
             self.damaged.add(number)
             body = bytes([body[0] ^ 1]) + body[1:]  # under a good tag
         stream.send(stream.head(work.segment.number, number, stripe), body, trailer)
@@ -158,7 +160,6 @@ class Sender:
             if came.stripe not in self.damaged:
                 raise Refused(f"{came}, which is good")
             self.damaged.discard(came.stripe)
-            self.bad -= 1
             work = next(work for work in self.works.values() if came.stripe in work.left)
             self.send_stripe(work, came.stripe)
         elif came.name == "PROBLEM":
@@ -173,7 +174,7 @@ class Sender:
                 self.records[record.path] = record
         elif came.name == "SEGMENT_DONE":
             work = self.works.pop(came.segment)
-            if any(work.left - self.changed_stripes(work)):
+            if work.left - self.changed_stripes(work):
                 raise Refused(f"{came} with stripes {sorted(work.left)} open")
             self.control.send("SEGMENT_DONE", segment=came.segment)
 
@@ -205,22 +206,25 @@ class Sender:
                 raise Refused(f"{ended}, sent were {stream.sequence}")
         self.job.close(finished=True)
 
+    def digest_of(self, entry):
+        if entry.type == manifest.DIRECTORY:
+            return bytes(16)
+        if entry.type == manifest.LINK:
+            return digest.xxh128(entry.target)
+        leaves = [digest.xxh128(self.read(entry, leaf * digest.LEAF, digest.leaf_length(leaf, entry.size)))
+                  for leaf in range(digest.leaf_count(entry.size))]
+        return digest.of_file(leaves, entry.size)
+
     def check_records(self, entries):
         """Every entry has one record, and the digest in it is that of the file here."""
         if set(self.records) != {entry.path for entry in entries}:
             raise Refused(f"records of {sorted(self.records)}")
         for entry in entries:
             record = self.records[entry.path]
-            wanted = bytes(16)
-            if entry.type == manifest.LINK:
-                wanted = digest.xxh128(entry.target)
-            elif entry.type == manifest.FILE:
-                leaves = [digest.xxh128(self.read(entry, leaf * digest.LEAF, digest.leaf_length(leaf, entry.size)))
-                          for leaf in range(digest.leaf_count(entry.size))]
-                wanted = digest.of_file(leaves, entry.size)
-            if record.outcome == receipt.SKIPPED:
-                wanted = bytes(16)
-            elif record.outcome != receipt.MOVED or record.proof != (receipt.WIRE if entry.type == manifest.FILE else receipt.NONE):
+            moved = record.outcome == receipt.MOVED
+            wanted = self.digest_of(entry) if moved else bytes(16)
+            proof = receipt.WIRE if moved and entry.type == manifest.FILE else receipt.NONE
+            if record.outcome not in (receipt.MOVED, receipt.SKIPPED) or record.proof != proof:
                 raise Refused(f"{record}")
             if record.digest != wanted or (record.type, record.mode, record.size, record.mtime) != (
                     entry.type, entry.mode, entry.size, entry.mtime):

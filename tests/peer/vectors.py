@@ -351,7 +351,7 @@ def message_cases():
             assert message.decode(number, words.body()).fields() == words.fields()
             yield case("message", name, ("number", number), *words.fields().items(), ("wire", words.encode()))
     for name, number, body in (
-            ("type-0", 0, b""), ("type-31", 31, b""), ("type-peer", message.PEER_SEGMENT, b""), ("cut", 18, bytes(43)),
+            ("type-0", 0, b""), ("type-1000", 1000, b""), ("type-peer", message.PEER_SEGMENT, b""), ("cut", 18, bytes(43)),
             ("more", 3, bytes(9)), ("empty", 5, b""), ("blob-over", 2, bytes(5) + u32(32) + bytes(32 + 12)),
             ("blob-beyond", 13, bytes(16) + u32(1)), ("blob-huge", 13, bytes(16) + u32(2**32 - 1))):
         must_refuse(message.decode, number, body)

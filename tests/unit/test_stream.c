@@ -249,28 +249,6 @@ static void test_many_orders(void)
         close(fds[i]);
 }
 
-// A newer order that comes just when an older one is taken is not overlooked.
-static void test_orders_meet(void)
-{
-    struct kit k;
-    kit_begin(&k, GREET_DATA);
-    for (uint32_t round = 0; round < 400; round++) {
-        int old = give(&k, 2 * round);
-        for (volatile uint32_t spin = 0; spin < round * 40; spin++)
-            ;
-        int fd = give(&k, 2 * round + 1);
-        const struct message *m;
-        bool linked = false;
-        while (!linked && (m = kit_word(&k)) != NULL)
-            linked = m->type == MESSAGE_LINKED && m->linked.attempt == 2 * round + 1;
-        CU_ASSERT_TRUE_FATAL(linked);
-        close(old);
-        close(fd);
-    }
-    stream_kill(k.s);
-    kit_end(&k);
-}
-
 // The peer connection ends without a word: who runs it speaks.
 static void test_peer(void)
 {
@@ -485,7 +463,6 @@ void suite_stream(void)
     CU_add_test(s, "given", test_given);
     CU_add_test(s, "replaced", test_replaced);
     CU_add_test(s, "many_orders", test_many_orders);
-    CU_add_test(s, "orders_meet", test_orders_meet);
     CU_add_test(s, "peer", test_peer);
     CU_add_test(s, "stop", test_stop);
     CU_add_test(s, "stop_idle", test_stop_idle);

@@ -20,7 +20,7 @@ from ..wire import Refused
 WAIT_S = 20  # longer than the greeting may take
 CASES = {}  # name: (function, role of the agent)
 GOOD = {b"a": pattern(10), b"d/b": pattern(3000), b"big": pattern((2 << 20) + 5)}
-START, AUTH, VERSION, LOST, PROTOCOL = 4, 5, 6, 9, 11  # classes of errors
+START, VERSION, LOST, DIGEST = 4, 6, 9, 13  # classes of errors
 TIMES = {"mtime": (1700000000, 1), "ctime": (1700000000, 2)}
 
 
@@ -175,7 +175,7 @@ class Siege(Receiver, Outcomes):
 
 
 def load():
-    for name in ("doors", "words", "peers", "frames"):
+    for name in ("doors", "words", "peers", "readers", "frames"):
         importlib.import_module(f".{name}", __name__)
 
 
@@ -183,7 +183,9 @@ def prepare(root):
     """What the cases need beneath the root of the agent: a tree to send, and for each case a destination in which
     `out` is a link to a directory outside of the root."""
     write_good(os.path.join(root, "good"))
-    os.makedirs(os.path.join(root, "../outside"), exist_ok=True)
+    os.makedirs(os.path.join(root, "../outside"))
+    with open(os.path.join(root, "../outside/secret"), "wb") as file:
+        file.write(b"secret\n")
     for name in CASES:
         os.makedirs(os.path.join(root, "hostile", name))
         os.symlink("../../../outside", os.path.join(root, "hostile", name, "out"))

@@ -7,7 +7,7 @@ from .. import digest, frame, layout, manifest, message
 from ..channel import Closed, Failed
 from ..receipt import FAILED, MOVED
 from ..wire import Refused, u64
-from . import LOST, TIMES, destination, good_entries
+from . import DIGEST, LOST, TIMES, destination, good_entries
 
 MIB = 1 << 20
 
@@ -222,6 +222,25 @@ for key, spoil_frame in SPOILT.items():
     case = costs_the_stripe(spoil_frame)
     case.__name__ = f"spoilt-{key}"
     destination(case)
+
+
+@destination
+def spoilt_thrice(attack):
+    """A stripe that comes damaged again and again fails its file, the rest is moved."""
+    work = attack.leased()
+    for _ in range(3):
+        attack.push(flip(attack.frame_of(work, work.first), -1))
+        told = attack.control.wait("STRIPE_BAD", "PROBLEM")
+    if told.name != "PROBLEM" or (told.__dict__["class"], told.count, told.entry) != (DIGEST, 0, 3):
+        raise Refused(f"{told}")
+    for number in range(work.first + 1, work.first + work.layout.count()):
+        attack.send_stripe(work, number)
+    attack.drain(lambda: not attack.works)
+    became = {path: record.outcome for path, record in attack.records.items()}
+    if became != {b"big": FAILED, b"a": MOVED, b"d/b": MOVED, b"d": MOVED}:
+        raise Refused(f"{became}")
+    attack.stop()
+    return "the file failed, the rest was moved"
 
 
 @destination

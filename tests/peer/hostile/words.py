@@ -87,7 +87,7 @@ def opens(**fields):
     return attacks
 
 
-OPENS = {"role": {"role": 2}, "no-streams": {"streams": 0}, "streams-1025": {"streams": 1025}, "engine": {"engine": 4},
+OPENS = {"role": {"role": 3}, "no-streams": {"streams": 0}, "streams-1025": {"streams": 1025}, "engine": {"engine": 4},
          "direct": {"direct": 3}, "stripe-small": {"stripe_bytes": 1 << 19}, "stripe-large": {"stripe_bytes": 1 << 25},
          "stripe-odd": {"stripe_bytes": 3 << 20}, "no-sources": {"sources": b""},
          "sources-cut": {"sources": source_description(DIRECTORY, True, b"")[:-1]},
@@ -139,8 +139,8 @@ WRONG = {
     "entries-done": ("ENTRIES_DONE", {}), "finished": ("FINISHED", {}), "problem": ("PROBLEM", {}), "fail": ("FAIL", {}),
     # of things that are not
     "place-of-nothing": ("SEGMENT_PLACE", {"segment": 7}), "lease-done-of-nothing": ("LEASE_DONE", {"lease": 7}),
-    "redial": ("REDIAL", {"stream": 0, "attempt": 1}), "lease-empty": ("LEASE", {"count": 0}),
-    "lease-of-1025": ("LEASE", {"count": 1025}), "lease-overflow": ("LEASE", {"first": 2**64 - 1, "count": 2}),
+    "redial": ("REDIAL", {"stream": 0, "attempt": 1}), "link": ("LINK", {"dial": 3}), "link-inside": ("LINK", {"dial": 2}),
+    "check": ("CHECK", {}), "lease-empty": ("LEASE", {"count": 0}), "lease-of-1025": ("LEASE", {"count": 1025}), "lease-overflow": ("LEASE", {"first": 2**64 - 1, "count": 2}),
     "segment-done-of-nothing": ("SEGMENT_DONE", {"segment": 7}),
 }
 for key, (name_of_message, fields_of_message) in WRONG.items():
@@ -241,7 +241,7 @@ def place_overflow(attack):
 
 GOOD_PING = message.Message("PING", cookie=1).encode()
 BYTES = {
-    "type-0": message.encode(0, b""), "type-31": message.encode(31, b""), "type-of-peer": message.encode(message.PEER_SEGMENT, b""),
+    "type-0": message.encode(0, b""), "type-1000": message.encode(1000, b""), "type-of-peer": message.encode(message.PEER_SEGMENT, b""),
     "type-65535": message.encode(65535, bytes(100)), "oversize": u32((128 << 10) + 1) + u16(3), "huge": u32(2**32 - 1) + u16(3),
     "too-long": message.encode(3, bytes(9)), "too-short": message.encode(3, bytes(7)), "empty": message.encode(28, b""),
     "blob-over": message.encode(2, bytes(5) + u32(32) + bytes(44)), "blob-beyond": message.encode(13, bytes(16) + u32(1)),
