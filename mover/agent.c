@@ -14,7 +14,7 @@
 #include "proto/version.h"
 #include "storage/sys.h"
 
-#define SOFTWARE     "penstock " PENSTOCK_VERSION
+#define SOFTWARE "penstock " PENSTOCK_VERSION
 // Mail goes while less than this waits on the control channel; the rest of its outbox is for answers.
 enum { OUTBOX_FULL_BYTES = 512 * KIB };
 
@@ -46,7 +46,8 @@ void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum probl
 void agent_peer_lost(struct agent *a, int error)
 {
     struct err err;
-    err_set(&err, ERR_LOST, -error, "talk to the other agent", NULL, 0, "%s", "");
+    bool rules = error == -EPROTO || error == -EMSGSIZE || error == -EBADMSG;
+    err_set(&err, rules ? ERR_PROTOCOL : ERR_LOST, -error, "talk to the other agent", NULL, 0, "%s", "");
     agent_fail(a, &err);
 }
 
@@ -208,8 +209,8 @@ static bool mail_may_go(const struct agent *a)
     return channel_outbox_bytes(a->control) < OUTBOX_FULL_BYTES;
 }
 
-// Passes on what the control channel has room for. A coordinator that rests for a while is no fault: mail waits
-// for it, here and in the mailbox.
+// Passes on what the control channel has room for. A coordinator that rests for a while is no fault: mail
+// waits for it, here and in the mailbox.
 static int forward_mail(struct agent *a)
 {
     int rc = 0;
@@ -267,8 +268,7 @@ static int turn(struct agent *a)
     fds[POLL_CONTROL_IN] = (struct pollfd){.fd = channel_fd_in(a->control), .events = events & POLLIN};
     fds[POLL_CONTROL_OUT] =
         (struct pollfd){.fd = (events & POLLOUT) != 0 ? channel_fd_out(a->control) : -1, .events = POLLOUT};
-    fds[POLL_MAIL] =
-        (struct pollfd){.fd = mail_may_go(a) ? mailbox_fd(a->mailbox) : -1, .events = POLLIN};
+    fds[POLL_MAIL] = (struct pollfd){.fd = mail_may_go(a) ? mailbox_fd(a->mailbox) : -1, .events = POLLIN};
     fds[POLL_HANDOFF] = (struct pollfd){.fd = a->cfg->handoff_fd, .events = POLLIN};
     nfds_t count = POLL_FIXED;
     for (int i = 0; i < a->listen_count; i++)
@@ -364,8 +364,8 @@ static void say_closed(struct agent *a)
     }
 }
 
-// Every large file of the segments under way may be open at once: the soft limits go up to the hard ones. As far as they go: what
-// is missing later is told by the operation that lacks it.
+// Every large file of the segments under way may be open at once: the soft limits go up to the hard ones. As
+// far as they go: what is missing later is told by the operation that lacks it.
 static void raise_limits(void)
 {
     static const int limits[] = {RLIMIT_NOFILE, RLIMIT_MEMLOCK};

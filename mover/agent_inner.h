@@ -109,8 +109,8 @@ struct source_found {
 MUST_CHECK int agent_open_source(const struct agent_config *cfg, const struct blob *path,
                                  struct walk_source *out, struct source_found *found, struct err *err);
 // DST: finds or makes the destination root for these sources. names[i] (malloc'ed) is where source i goes
-// beneath it; *shown the resolved path for people, *place the same as OPEN takes it (malloc'ed; "" when it cannot be
-// told). Returns the descriptor of the root.
+// beneath it; *shown the resolved path for people, *place the same as OPEN takes it (malloc'ed; "" when it
+// cannot be told). Returns the descriptor of the root.
 MUST_CHECK int agent_open_dest(const struct agent_config *cfg, const struct blob *path,
                                const struct source_found *sources, uint32_t count, bool same_host,
                                char **names, char **shown, char **place, struct err *err);

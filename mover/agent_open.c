@@ -34,7 +34,7 @@ static int split_path(const struct blob *path, struct split *out)
 {
     if (path->len > PATH_BYTES_MAX || memchr(path->bytes, '\0', path->len) != NULL)
         return -EINVAL;
-    char *text = strndup((const char *)path->bytes, path->len);
+    char *text = blob_copy(path);
     if (text == NULL)
         return -ENOMEM;
     size_t len = strlen(text);
@@ -247,10 +247,13 @@ static int name_sources(const struct source_found *sources, uint32_t count, cons
 // The path of an open directory, as the kernel knows it; NULL when it cannot say.
 static char *kernel_path(int fd)
 {
-    char link[64], path[PATH_MAX];
+    char link[64], path[PATH_MAX + 1];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t len = sys_readlinkat(AT_FDCWD, link, path, sizeof path);
-    return len > 0 && (size_t)len < sizeof path && path[0] == '/' ? strndup(path, (size_t)len) : NULL;
+    ssize_t len = sys_readlinkat(AT_FDCWD, link, path, PATH_MAX);
+    if (len <= 0 || len == PATH_MAX || path[0] != '/')
+        return NULL;
+    path[len] = '\0';
+    return strdup(path);
 }
 
 static char *shown_path(int fd)

@@ -107,6 +107,12 @@ static void open_up(const struct dest_agent *d, int root_fd)
     (void)rc;
 }
 
+// A destination that is full or failing says so from the first moment.
+static enum err_class class_of(int error)
+{
+    return dest_is_fatal(error) ? ERR_STORAGE : ERR_START;
+}
+
 static int open_storage(struct dest_agent *d, int root_fd, struct err *err)
 {
     const struct agent_job *job = &d->agent->job;
@@ -120,7 +126,7 @@ static int open_storage(struct dest_agent *d, int root_fd, struct err *err)
         return rc;
     }
     if (rc < 0) {
-        err_set(err, ERR_START, -rc, "open the destination", d->shown, strlen(d->shown), "%s", "");
+        err_set(err, class_of(rc), -rc, "open the destination", d->shown, strlen(d->shown), "%s", "");
         return rc;
     }
     uint64_t magic, room;
@@ -133,7 +139,7 @@ static int open_storage(struct dest_agent *d, int root_fd, struct err *err)
         rc = d->dirs_fd =
             sys_openat(d->dest.state_fd, "directories", O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (rc < 0) {
-        err_set(err, ERR_START, -rc, "open the journal of", d->shown, strlen(d->shown), "%s",
+        err_set(err, class_of(rc), -rc, "open the journal of", d->shown, strlen(d->shown), "%s",
                 rc == -EPROTONOSUPPORT ? "it was written by a newer release" : "");
         journal_close(d->journal);
         (void)dest_close(&d->dest, false);
@@ -194,6 +200,8 @@ static int dest_role_open(struct agent *a, const struct msg_open *m, struct mess
     free(sources);
     if (rc >= 0)
         rc = open_storage(d, rc, err);
+    if (rc < 0 && err->class == ERR_START && dest_is_fatal(rc))
+        err->class = ERR_STORAGE; // full or read-only, before anything began
     if (rc < 0) {
         if (d != NULL)
             dest_free(d);
@@ -203,6 +211,8 @@ static int dest_role_open(struct agent *a, const struct msg_open *m, struct mess
     d->commit_running = pthread_create(&d->commit_thread, NULL, dest_commit_main, d) == 0;
     if (!d->commit_running) {
         err_set(err, ERR_START, EAGAIN, "start a thread", NULL, 0, "%s", "");
+        (void)sys_close(d->dirs_fd); // nothing is in it
+        journal_close(d->journal);
         (void)dest_close(&d->dest, false);
         dest_free(d);
         return -EAGAIN;
@@ -303,7 +313,8 @@ static void dest_role_close(void *self, bool finished)
     struct dest_agent *d = self;
     if (d->commit_running)
         pthread_join(d->commit_thread, NULL);
-    worktab_free(d->works); // closes temporary files
+    dest_group_free(d, dest_plan_group_take(d->plan)); // never acknowledged
+    worktab_free(d->works);                            // closes temporary files
     d->works = NULL;
     (void)sys_close(d->dirs_fd); // of no use beyond the job
     journal_close(d->journal);

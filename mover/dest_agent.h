@@ -113,6 +113,7 @@ void dest_receive_init(struct dest_agent *d);
 // zeros), and it goes out of the journal.
 MUST_CHECK int dest_file_retire(struct dest_agent *d, const struct entry *e, struct digest *out);
 void *dest_commit_main(void *self);
+void dest_group_free(struct dest_agent *d, struct dest_written *group); // NULL is fine
 // dest_finish.c: directories
 MUST_CHECK int dest_dirs_add(struct dest_agent *d, const struct entry *e);
 MUST_CHECK int dest_dirs_finish(struct dest_agent *d);

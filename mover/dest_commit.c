@@ -395,6 +395,16 @@ static int group_tell(struct group *g)
     return rc;
 }
 
+void dest_group_free(struct dest_agent *d, struct dest_written *group)
+{
+    for (struct written *w = written_of(group); w != NULL;) {
+        struct written *next = written_of(w->plan.next);
+        worktab_put(d->works, w->work);
+        free(w);
+        w = next;
+    }
+}
+
 static void group_commit(struct dest_agent *d, struct path_cache *cache, struct dest_written *list)
 {
     struct group g = {.d = d, .first = written_of(list), .cache = cache};
@@ -409,12 +419,7 @@ static void group_commit(struct dest_agent *d, struct path_cache *cache, struct 
         rc = group_tell(&g);
     if (rc < 0)
         dest_stop_storage(d, rc, "commit", NULL); // told already where more was known
-    for (struct written *w = g.first; w != NULL;) {
-        struct written *next = written_of(w->plan.next);
-        worktab_put(d->works, w->work);
-        free(w);
-        w = next;
-    }
+    dest_group_free(d, list);
     free(g.files);
 }
 

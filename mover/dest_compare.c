@@ -8,6 +8,9 @@
 #include "mover/peer.h"
 #include "storage/sys.h"
 
+// A larger file cannot be: its digest is over a digest for every MiB, holes too, and would take hours.
+#define DIGESTED_BYTES_MAX (UINT64_C(1) << 50)
+
 // Files that are made here stay open until they are published: so many at a time.
 enum { MADE_OPEN_MAX = 256 };
 
@@ -196,6 +199,8 @@ static bool has_data(const struct entry *e)
 static int compare_file(struct compare *c, uint32_t i)
 {
     const struct entry *e = &c->work->segment->entries[i];
+    if (e->size > DIGESTED_BYTES_MAX)
+        return entry_failed(c, i, -EFBIG, "digest");
     bool complete = !has_data(e);
     int rc = 0;
     if (!complete && e->size > PACKED_FILE_BYTES_MAX)
@@ -429,6 +434,10 @@ static int finish_if_asked(struct dest_agent *d)
         dest_stop_storage(d, rc, "finish directories", NULL);
         return rc;
     }
+    // What failed files leave may be much: it goes here, where nobody waits, and not when the job closes.
+    // What stays is told then.
+    int left = path_remove_tree(d->dest.state_fd, "temp");
+    (void)left;
     struct message m = {.type = MESSAGE_FINISHED, .finished = {.directories = d->dir_count}};
     mailbox_post(d->agent->mailbox, &m);
     return 0;

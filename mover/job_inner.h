@@ -43,6 +43,9 @@ struct job {
     struct job_end ends[COORD_NODES];
     uint64_t ping_ns;
     bool over;
+    struct stream_bytes {
+        uint64_t all, resent;
+    } sent[STREAMS_MAX]; // per stream as it told last: the snapshot shows fewer
     struct receipt_writer *receipt;
     // under lock
     pthread_mutex_t lock;

@@ -39,7 +39,7 @@ static int receipt_begin(struct job *j, const struct blob *place, struct err *er
         wire_put_blob(&w, j->places[i].text, strlen(j->places[i].text));
     int64_t len = wire_written(&w);
     // Where the root can be found again, in a form that copy takes.
-    char *path = strndup((const char *)place->bytes, place->len);
+    char *path = blob_copy(place);
     char *words = path != NULL && *path != '\0' ? place_words(dst, path) : path;
     struct receipt_job about = {.started_s = j->started_s,
                                 .program = blob_text("penstock " PENSTOCK_VERSION),
@@ -106,14 +106,18 @@ static void sink_records(void *arg, const struct blob *records)
     coord_fail(j->coord, &err, sys_clock_ns());
 }
 
-static void sink_stats(void *arg, const struct msg_stream_stats *m)
+// What a stream has sent since it told last, into the counters. Under the lock.
+static void count_sent(struct job *j, const struct msg_stream_stats *m)
 {
-    struct job *j = arg;
-    if (m->stream >= ARRAY_LEN(j->snapshot.streams))
-        return;
-    pthread_mutex_lock(&j->lock);
+    struct stream_bytes *before = &j->sent[m->stream];
+    j->snapshot.counters.bytes_resent += m->resent_bytes - before->resent;
+    j->snapshot.counters.bytes_sent += (m->bytes - before->all) - (m->resent_bytes - before->resent);
+    *before = (struct stream_bytes){.all = m->bytes, .resent = m->resent_bytes};
+}
+
+static void show_stream(struct job *j, const struct msg_stream_stats *m)
+{
     struct job_stream *s = &j->snapshot.streams[m->stream];
-    uint64_t resent_before = s->resent_bytes, bytes_before = s->bytes;
     s->session = m->session;
     s->stream = m->stream;
     snprintf(s->source, sizeof s->source, "%s", job_end_name(j, COORD_SOURCE));
@@ -125,8 +129,16 @@ static void sink_stats(void *arg, const struct msg_stream_stats *m)
     s->rtt_us = m->rtt_us;
     if (m->stream >= j->snapshot.stream_count)
         j->snapshot.stream_count = m->stream + 1;
-    j->snapshot.counters.bytes_resent += m->resent_bytes - resent_before;
-    j->snapshot.counters.bytes_sent += (m->bytes - bytes_before) - (m->resent_bytes - resent_before);
+}
+
+static void sink_stats(void *arg, const struct msg_stream_stats *m)
+{
+    struct job *j = arg;
+    pthread_mutex_lock(&j->lock);
+    if (m->stream < STREAMS_MAX)
+        count_sent(j, m);
+    if (m->stream < ARRAY_LEN(j->snapshot.streams))
+        show_stream(j, m);
     pthread_mutex_unlock(&j->lock);
 }
 
@@ -308,7 +320,9 @@ static void take_messages(struct job *j, unsigned node)
         rc = got;
     if (rc == 0 && end->hung_up)
         rc = -ENOBUFS;
-    if (rc == 0 && sys_clock_ns() - channel_heard_ns(end->channel) > SILENCE_NS)
+    // Who logs in through ssh may have to type something first: ssh has limits of its own.
+    bool waits = end->child.pid > 0 && !end->spoke;
+    if (rc == 0 && !waits && sys_clock_ns() - channel_heard_ns(end->channel) > SILENCE_NS)
         rc = -ETIMEDOUT;
     if (rc < 0)
         hang_up(j, node, rc);

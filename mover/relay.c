@@ -39,6 +39,9 @@ static void way_end(struct way *w, int error)
     w->error = error;
     half_close(&w->to, SHUT_WR);
     half_close(&w->from, SHUT_RD);
+    // Who waits to send more learns of the end only when there is room again: what lies here unread goes.
+    while (w->from >= 0 && read(w->from, w->bytes, RELAY_BYTES) > 0)
+        ;
 }
 
 static bool is_transient(int error)

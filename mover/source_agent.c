@@ -153,11 +153,11 @@ static int on_walk(struct source_agent *s, const struct msg_walk *m)
     struct wire_reader r;
     wire_reader_init(&r, m->names.bytes, m->names.len);
     for (uint32_t i = 0; i < s->root_count; i++) {
-        size_t len;
-        const uint8_t *name = wire_get_blob(&r, PATH_BYTES_MAX, &len);
-        if (name == NULL || s->roots[i].to != NULL)
+        struct blob name;
+        name.bytes = wire_get_blob(&r, PATH_BYTES_MAX, &name.len);
+        if (name.bytes == NULL || s->roots[i].to != NULL)
             return -EPROTO;
-        s->roots[i].to = strndup((const char *)name, len);
+        s->roots[i].to = blob_copy(&name);
         if (s->roots[i].to == NULL)
             return -ENOMEM;
     }
@@ -204,7 +204,8 @@ static int on_problem(struct source_agent *s, const struct msg_problem *m)
     int rc = r != NULL ? 0 : -ENOMEM;
     if (rc == 0) {
         r->root = e->root;
-        r->path = strndup((const char *)e->path, e->path_len);
+        struct blob path = blob_of(e->path, e->path_len);
+        r->path = blob_copy(&path);
         rc = r->path != NULL ? 0 : -ENOMEM;
     }
     if (rc == 0) {

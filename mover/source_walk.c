@@ -132,7 +132,7 @@ static int walk_some(struct walker *w)
                 return 0;
         } else {
             if (w->state == WALK_RETRYING)
-                e.root = w->retry_root_of[e.root]; // by which the senders open it
+                e.root = w->retry_root_of[walk_source_at(w->walk)]; // by which the senders open it
             int rc = add_entry(w, &e);
             if (rc < 0)
                 return rc;

@@ -84,8 +84,8 @@ static void post_ended(struct stream *s, uint32_t attempt, const struct conn_end
     mailbox_post(s->cfg.mailbox, &m);
 }
 
-// Waits for an order and takes it. false: the thread is to end.
-static bool next_order(struct stream *s, enum order *order, struct conn *conn, struct blob *addresses)
+// Waits for an order and takes it: the connection, or whom to dial. false: the thread is to end.
+static bool next_order(struct stream *s, enum order *order, struct conn *conn, struct dial_target *target)
 {
     pthread_mutex_lock(&s->lock);
     while (s->order == ORDER_NONE && !s->quit)
@@ -100,7 +100,8 @@ static bool next_order(struct stream *s, enum order *order, struct conn *conn, s
         uint8_t *copy = malloc(s->addresses_len + 1);
         if (copy != NULL && s->addresses_len > 0)
             memcpy(copy, s->addresses, s->addresses_len);
-        *addresses = blob_of(copy, copy != NULL ? s->addresses_len : 0);
+        *target = s->cfg.target;
+        target->addresses = blob_of(copy, copy != NULL ? s->addresses_len : 0);
         uint64_t rung;
         ssize_t got = read(s->cancel_fd, &rung, sizeof rung); // empty unless an older order was cancelled
         (void)got;
@@ -140,21 +141,20 @@ static void run_one(struct stream *s, const struct conn *conn)
     }
 }
 
-static int dial(struct stream *s, struct conn *conn, const struct blob *addresses, struct err *err)
+static int dial(struct stream *s, struct conn *conn, const struct dial_target *target, struct err *err)
 {
-    struct dial_target target = s->cfg.target;
-    target.addresses = *addresses;
     struct greet_ask ask = {.stream = s->cfg.index, .attempt = conn->attempt};
-    return dial_connect(&target, s->cfg.kind, &ask, sys_clock_ns() + DIAL_NS, s->cancel_fd, &conn->fd,
+    return dial_connect(target, s->cfg.kind, &ask, sys_clock_ns() + DIAL_NS, s->cancel_fd, &conn->fd,
                         &conn->key_in, &conn->key_out, err);
 }
 
-static int dial_program(struct stream *s, struct conn *conn, struct err *err)
+static int dial_program(struct stream *s, struct conn *conn, const struct dial_target *target,
+                        struct err *err)
 {
     struct greet_ask ask = {.stream = s->cfg.index, .attempt = conn->attempt};
     struct launched program;
-    int rc = dial_inside(&s->cfg.target, s->cfg.inside, s->cfg.kind, &ask, sys_clock_ns() + INSIDE_NS,
-                         s->cancel_fd, &program, &conn->key_in, &conn->key_out, err);
+    int rc = dial_inside(target, s->cfg.inside, s->cfg.kind, &ask, sys_clock_ns() + INSIDE_NS, s->cancel_fd,
+                         &program, &conn->key_in, &conn->key_out, err);
     if (rc == 0) {
         conn->fd = program.fd;
         conn->program = program.pid;
@@ -169,18 +169,19 @@ static void *stream_main(void *arg)
         s->cfg.begin(s->cfg.arg, s);
     enum order order;
     struct conn conn;
-    struct blob addresses;
-    while (next_order(s, &order, &conn, &addresses)) {
+    struct dial_target target;
+    while (next_order(s, &order, &conn, &target)) {
         struct err err = {.class = ERR_NONE};
-        int rc = order == ORDER_DIAL          ? dial(s, &conn, &addresses, &err)
-                 : order == ORDER_DIAL_INSIDE ? dial_program(s, &conn, &err)
+        int rc = order == ORDER_DIAL          ? dial(s, &conn, &target, &err)
+                 : order == ORDER_DIAL_INSIDE ? dial_program(s, &conn, &target, &err)
                                               : 0;
         if (rc < 0)
             post_failed(s, conn.attempt, &err);
         else
             run_one(s, &conn);
-        free((void *)(uintptr_t)addresses.bytes);
+        free((void *)(uintptr_t)target.addresses.bytes);
         seal_wipe(&conn, sizeof conn);
+        seal_wipe(&target, sizeof target);
     }
     if (s->cfg.end != NULL)
         s->cfg.end(s->cfg.arg, s);
@@ -233,7 +234,7 @@ static void drop_given(struct stream *s)
 // Under the lock.
 static void order_dial(struct stream *s, enum order order, uint32_t attempt, const struct job_id *acceptor)
 {
-    s->cfg.target.job = *acceptor; // constant for the life of the session
+    s->cfg.target.job = *acceptor;
     s->given = (struct conn){.fd = -1};
     s->order = order;
     s->attempt = attempt;
@@ -268,7 +269,7 @@ void stream_dial_inside(struct stream *s, uint32_t attempt, const struct job_id 
 void stream_give(struct stream *s, const struct conn *conn)
 {
     pthread_mutex_lock(&s->lock);
-    if (s->quit || (s->order == ORDER_GIVEN && conn->attempt < s->attempt)) {
+    if (s->quit || conn->attempt < s->attempt) {
         close(conn->fd);
     } else {
         drop_given(s);

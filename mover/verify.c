@@ -262,7 +262,8 @@ static int take_messages(struct verifier *v)
 static int heartbeat(struct verifier *v)
 {
     uint64_t now_ns = sys_clock_ns();
-    if (now_ns - channel_heard_ns(v->end->control) > SILENCE_NS)
+    bool waits = v->end->child.pid > 0 && !v->spoke; // for somebody who logs in through ssh
+    if (!waits && now_ns - channel_heard_ns(v->end->control) > SILENCE_NS)
         return -ETIMEDOUT;
     if (now_ns - v->ping_ns < HEARTBEAT_NS || !channel_ready(v->end->control))
         return 0;

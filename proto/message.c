@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void put_id(struct wire_writer *w, struct job_id v)
@@ -176,6 +177,14 @@ void blob_string(const struct blob *b, char *out, size_t out_len)
     if (len > 0)
         memcpy(out, b->bytes, len);
     out[len] = '\0';
+}
+
+char *blob_copy(const struct blob *b)
+{
+    char *copy = malloc(b->len + 1);
+    if (copy != NULL)
+        blob_string(b, copy, b->len + 1);
+    return copy;
 }
 
 void message_from_err(const struct err *err, struct message *out)

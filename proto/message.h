@@ -96,6 +96,8 @@ struct blob blob_of(const void *bytes, size_t len);
 struct blob blob_text(const char *text);
 // Copies into a terminated string; cut when too long.
 void blob_string(const struct blob *b, char *out, size_t out_len);
+// A terminated copy, the caller's to free. NULL: out of memory.
+MUST_CHECK char *blob_copy(const struct blob *b);
 
 // An error value as FAIL, and back (texts are escaped again when they come from outside).
 void message_from_err(const struct err *err, struct message *out); // blobs point into err

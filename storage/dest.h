@@ -89,7 +89,7 @@ void dest_small_discard(const struct dest *d, const struct entry *e);
 
 // Compare with what is there. Sets *same when the final name holds the entry already: same type, and for a
 // file size and mtime, for a link its text. Missing: *same = false. *meta_differs: it is the same but mode,
-// owner (as root) or a link's time differ.
+// owner (as root) or a link's time differ. A directory where a file or link is to be: -EISDIR.
 MUST_CHECK int dest_compare(const struct dest *d, struct path_cache *cache, const struct entry *e, bool *same,
                             bool *meta_differs);
 // Sets mode, owner and time of an entry that is there (file, link) to the manifest's.

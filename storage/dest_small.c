@@ -215,6 +215,8 @@ int dest_compare(const struct dest *d, struct path_cache *cache, const struct en
         return err;
     if (missing)
         err = 0;
+    else if (e->type != ENTRY_DIR && S_ISDIR(st.st_mode))
+        err = -EISDIR;
     else if (e->type == ENTRY_FILE)
         equal = S_ISREG(st.st_mode) && (uint64_t)st.st_size == e->size && same_time(&st.st_mtim, &e->mtime);
     else if (e->type == ENTRY_DIR)

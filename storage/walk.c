@@ -333,6 +333,11 @@ static int begin_source(struct walk *w, struct found *f)
     return said;
 }
 
+uint32_t walk_source_at(const struct walk *w)
+{
+    return w->begun - 1;
+}
+
 enum walk_result walk_next(struct walk *w, struct entry *out, struct err *problem)
 {
     for (;;) {

@@ -40,6 +40,8 @@ enum walk_result { WALK_END, WALK_ENTRY, WALK_PROBLEM };
 // BLOCK_BYTES, merged across the smallest holes beyond ENTRY_RANGES_MAX); where the file system cannot say,
 // it is dense. WALK_PROBLEM fills *problem (path = destination path) and the walk goes on with the next call.
 enum walk_result walk_next(struct walk *w, struct entry *out, struct err *problem);
+// Which of the sources the last entry or problem is of. (entry.root has its low 16 bits.)
+uint32_t walk_source_at(const struct walk *w);
 
 // Refuses to descend into the directory {dev, inode} (the destination, when it lies inside the source on the
 // same host): it is passed over with a problem of class ERR_ENTRY. At most 8 directories.

@@ -21,7 +21,8 @@ from peer.verify import Verifier
 
 def settings_of(options):
     return Settings(program=options.program, key=options.key, streams=options.streams,
-                    stripe_bytes=options.stripe << 20, segment_entries=options.segment_entries, sealed=not options.plain, agent_dials=options.agent_dials,
+                    stripe_bytes=options.stripe << 20, segment_entries=options.segment_entries, sealed=not options.plain,
+                    agent_dials=options.agent_dials,
                     cases={"changed": options.changed, "bad": options.bad, "breaks_at": options.breaks_at})
 
 

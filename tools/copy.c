@@ -91,7 +91,8 @@ static const struct option_row copy_rows[] = {
      AT(dial),
      .arg = "SIDE",
      .words = dial_words,
-     .help = "who opens the data connections: src, dst, or auto to try both"},
+     .help = "who opens the data connections: src, dst, or auto to try both; when nobody can and one end is "
+             "local, they run inside ssh to the other"},
     {.name = "ipv4", .letter = '4', .kind = OPTION_FLAG, AT(family), .value = NET_V4, .help = "IPv4 only"},
     {.name = "ipv6", .letter = '6', .kind = OPTION_FLAG, AT(family), .value = NET_V6, .help = "IPv6 only"},
     {.name = "rsh",

@@ -58,8 +58,8 @@ static const struct option_row serve_rows[] = {
      .kind = OPTION_FLAG,
      AT(stdio),
      .value = 1,
-     .help = "do one job for a penstock copy that started this over ssh or here; paths are those of the "
-             "account, --root is not needed"},
+     .help = "do one job, or carry one connection of it, for a penstock copy that started this over ssh or "
+             "here; paths are those of the account, --root is not needed"},
     {.name = "ports",
      .kind = OPTION_PORTS,
      AT(ports),

@@ -97,7 +97,7 @@ static int find_place(const struct receipt_reader *receipt, const char *named, s
         err_set(err, ERR_USAGE, 0, NULL, NULL, 0, "the receipt does not say where the copy lies: give PATH");
         return -EINVAL;
     }
-    char *text = named != NULL ? strdup(named) : strndup((const char *)place->bytes, place->len);
+    char *text = named != NULL ? strdup(named) : blob_copy(place);
     if (text == NULL) {
         err_set(err, ERR_START, ENOMEM, NULL, NULL, 0, NULL);
         return -ENOMEM;

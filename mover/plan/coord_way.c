@@ -115,7 +115,7 @@ static void tried_add(struct coord *c, const char *why)
     struct blob list = blob_of(bytes, addresses_of(c, acceptor, bytes, sizeof bytes));
     addresses_words(&list, addresses, sizeof addresses);
     if (s->inside)
-        snprintf(s->tried + at, sizeof s->tried - at, "%sinside ssh (%.*s)", gap, WORDS_MAX, why);
+        snprintf(s->tried + at, sizeof s->tried - at, "%sinside ssh (%s)", gap, why);
     else
         snprintf(s->tried + at, sizeof s->tried - at, "%s%s tried %s (%.*s)", gap, c->cfg.names[s->dialler],
                  addresses, WORDS_MAX, why);

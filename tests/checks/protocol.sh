@@ -1,7 +1,7 @@
 #!/bin/bash
 # tier: check
 # cap: 60
-# PROTOCOL.md says what the headers say, and the program that makes its tables reads them strictly.
+# PROTOCOL.md says what the headers say; the program that makes its tables reads them strictly; the vectors are current.
 source "$(dirname "$0")/../lib/case.sh"
 
 FILES=(proto/messages.h proto/err.h proto/limits.h proto/PROTOCOL.md)
@@ -63,6 +63,25 @@ strict() {
     refused proto/PROTOCOL.md 's/^<!-- end of limits -->$//'
 }
 
+# A message or a field that only the table has.
+spoken() {
+    copy_tree
+    sed -i 's/`wait_ms`/it/' "$WORK/tree/proto/PROTOCOL.md"
+    tables --check >"$WORK/said" && fail 'does not see that wait_ms is not explained'
+    grep -F 'wait_ms of LEASE' "$WORK/said"
+    copy_tree
+    sed -i 's/\bREDIAL\b/it/; s/^| 12 | it /| 12 | REDIAL /' "$WORK/tree/proto/PROTOCOL.md"
+    tables --check >"$WORK/said" && fail 'does not see that REDIAL is not explained'
+    grep -F 'no words about REDIAL' "$WORK/said"
+}
+
+# The vectors are those that the second implementation makes.
+vectors() {
+    tests/peer.py vectors --check
+}
+
 case_run current current
 case_run seen seen
 case_run strict strict
+case_run spoken spoken
+case_run vectors vectors

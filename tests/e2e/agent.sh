@@ -38,7 +38,6 @@ STARTS=(
     '3 in_use          --root root --key key --listen 127.0.0.1:PORT'
     '3 192.0.2.1       --root root --key key --listen 192.0.2.1:7421'
     '3 nowhere.invalid --root root --key key --listen nowhere.invalid:7421'
-    '2 --listen        --root root --key key --listen 127.0.0.1:0'
     '2 --listen        --root root --key key --listen 127.0.0.1:65536'
     '2 --listen        --root root --key key --listen 127.0.0.1:x'
     '2 --jobs          --root root --key key --jobs 0'
@@ -98,8 +97,7 @@ COPIES=(
 
 lets_in() {
     an_agent
-    local expected file words key=(--key)
-    local name secret
+    local expected file words name secret key
     read -r name secret <key
     cp key readable
     chmod 0604 readable
@@ -110,8 +108,7 @@ lets_in() {
     "$PENSTOCK" key other
     cat key other >several
     cat other >several_one_named_like_the_host
-    echo "localhost $secret" >>several_one_named_like_the_host
-    echo "localhost $secret" >>more_keys
+    echo "localhost $secret" | tee -a several_one_named_like_the_host >more_keys
     cat key >>more_keys
     echo garbage >garbage
     start_agent b --root "$PWD/root" --key more_keys
@@ -134,7 +131,6 @@ lets_in() {
     jq -r '.problems[0].text | sub("key [^:]*"; "")' "$REPORT" >wrong
     copy 3 --key unknown_name "$A/tree" there
     jq -r '.problems[0].text | sub("key [^:]*"; "")' "$REPORT" | cmp wrong
-    copy 0 --key key "$A/tree/" there
 }
 
 # ---- what it gives and takes ----
@@ -185,10 +181,10 @@ paths() {
     cmp before <(listing root && listing outside)
 }
 
-# EXIT PORT WORDS: who is there instead of an agent.
+# Somebody else is there, or nobody.
 unreachable() {
     fresh
-    local port began
+    local port
     "$PENSTOCK" key key
     port=$(free_port)
     copy 3 --key key "penstock://127.0.0.1:$port/x" there
@@ -201,14 +197,12 @@ unreachable() {
     copy 3 --key key "penstock://127.0.0.1:$port/x" there
     says "127.0.0.1"
     stop_process web
-    began=$SECONDS
     start_process silent /usr/bin/python3 -uc 'import socket, sys
 with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
     print("ready")
     held = [listener.accept() for _ in range(100)]' "$port"
     wait_line silent ready
-    copy 3 --key key "penstock://127.0.0.1:$port/x" there
-    [[ $((SECONDS - began)) -le 45 ]] || fail 'a silent port holds a copy for too long'
+    COPY_SECONDS=45 copy 3 --key key "penstock://127.0.0.1:$port/x" there
     [[ ! -e there ]] || fail 'something was made'
 }
 

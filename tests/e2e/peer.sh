@@ -21,7 +21,7 @@ same() {
     [[ -z $left ]] || fail "rsync would still do from $1 to $2: $left"
 }
 
-# A small file more than one packed stripe may have, and what make_tree has.
+# What make_tree has, and more small files than a packed stripe takes.
 source_tree() {
     make_tree "$SOURCE"
     mkdir "$SOURCE/packed"

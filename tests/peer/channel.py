@@ -123,15 +123,15 @@ class Tls:
 
 
 class Control:
-    """The control connection to an agent. A thread reads it and answers PING; what comes is kept in `log`."""
+    """The control connection to an agent. A thread reads it and answers PING."""
 
     def __init__(self, transport):
         self.transport = transport
-        self.log = []
         self.waiting = []  # came, and nobody has asked for it yet
         self.inbox = queue.Queue()
         self.lock = threading.Lock()
         self.ended = None
+        self.pings = 0
         self.reader = threading.Thread(target=self.read_all, daemon=True)
         self.reader.start()
 
@@ -161,7 +161,7 @@ class Control:
                 self.send("PONG", cookie=came.cookie)
             except OSError:
                 pass  # told by the reading end
-        elif came.name != "PONG":
+        else:
             self.inbox.put(came)
 
     def send(self, name, **fields):
@@ -182,7 +182,6 @@ class Control:
         if isinstance(came, Exception):
             self.ended = came
             raise came
-        self.log.append(came)
         self.waiting.append(came)
 
     def wait(self, *names, seconds=WAIT_S, fits=lambda came: True):
@@ -196,9 +195,11 @@ class Control:
                     raise Failed(self.waiting.pop(at))
             self.fetch(deadline)
 
-    def said(self, name):
-        """All messages of a name that have come."""
-        return [came for came in self.log if came.name == name]
+    def sync(self):
+        """Waits until the other side has taken all that was said."""
+        self.pings += 1
+        self.send("PING", cookie=self.pings)
+        self.wait("PONG", fits=lambda came: came.cookie == self.pings)
 
     def close(self):
         self.transport.stop()

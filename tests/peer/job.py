@@ -96,7 +96,8 @@ class Job:
         return peer, streams
 
     def linked(self, stream, attempt):
-        self.control.wait("LINKED", fits=lambda came: (came.kind, came.stream, came.attempt) == (greet.DATA, stream, attempt))
+        self.control.wait("LINKED", fits=lambda came: (came.kind, came.stream, came.attempt) == (greet.DATA, stream,
+                                                                                                 attempt))
 
     def dial_socket(self):
         sock = socket.create_connection(("127.0.0.1", self.port), WAIT_S)

@@ -16,7 +16,7 @@ RAW = {"id": 16, "digest": 16, "secret": 32}
 def read_table():
     """({number: name}, {name: (number, [(type, field, longest)])}) as the document has them."""
     names, table = {}, {}
-    section = DOCUMENT.read_text(encoding="utf-8").split("## Control messages")[1].split("\n## ")[0]
+    section = DOCUMENT.read_text(encoding="utf-8").split("<!-- messages:")[1].split("<!-- end of messages -->")[0]
     for number, name, fields in re.findall(r"^\| (\d+) \| ([A-Z_]+) \| (.+) \|$", section, re.MULTILINE):
         rows = []
         for text in fields.split(", "):

@@ -73,7 +73,8 @@ def read_record_file(content, kind):
     reader = Reader(content)
     if reader.raw(8) != b"PENSTOCK" or reader.u32() != kind:
         raise Refused("no file of this kind")
-    version, job, _salt = reader.u32(), reader.raw(16), reader.raw(16)
+    version, job = reader.u32(), reader.raw(16)
+    reader.raw(16)  # the salt
     reader.zeros(8)
     before = reader.u64()
     if before != digest.check64(content[:56]):

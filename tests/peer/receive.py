@@ -62,10 +62,10 @@ class Receiver:
         self.job.hello()
         opened = self.job.open()
         described = Reader(opened.sources)
-        kind, contents, _dev, inode, name = (described.u8(), described.u8(), described.u64(), described.u64(),
+        kind, contents, device, inode, name = (described.u8(), described.u8(), described.u64(), described.u64(),
                                              described.blob(manifest.NAME_MAX))
         described.end()
-        if (kind, contents, name) != (manifest.DIRECTORY, 1, b"") or inode == 0:
+        if (kind, contents, name) != (manifest.DIRECTORY, 1, b"") or device == 0 or inode == 0:
             raise Refused(f"the source is {opened.sources!r}")
         self.peer, connections = self.job.link()
         self.streams = [Intake(index, 0, connection, self.settings.sealed, self.frames)
@@ -99,14 +99,16 @@ class Receiver:
         return [verdict if verdict == need.NOTHING or entry.is_packed() else need.leaf_ranges(verdict, entry)
                 for entry, verdict in zip(segment.entries, need.of_all(segment))]
 
-    def lay_out(self, segment):
+    def lay_out(self, segment, place=True):
         needs = self.needs_of(segment)
         self.peer.send(message.PEER_NEED, need.encode(segment.number, needs))
         laid = layout.Layout(segment, needs, self.settings.stripe_bytes)
         told = self.control.wait("SEGMENT_LAID")
-        if (told.segment, told.stripes, told.bytes, told.layout) != (segment.number, laid.count(), laid.bytes(), laid.digest()):
+        if (told.segment, told.stripes, told.bytes, told.layout) != (segment.number, laid.count(), laid.bytes(),
+                                                                     laid.digest()):
             raise Refused(f"another layout: {told}")
-        self.control.send("SEGMENT_PLACE", segment=segment.number, first=self.next_stripe)
+        if place:
+            self.control.send("SEGMENT_PLACE", segment=segment.number, first=self.next_stripe)
         return laid
 
     def receive_segment(self, segment):
@@ -117,7 +119,8 @@ class Receiver:
         for at in range(first, self.next_stripe, LEASE_STRIPES):
             count = min(LEASE_STRIPES, self.next_stripe - at)
             lease, self.next_lease = self.next_lease, self.next_lease + 1
-            self.control.send("LEASE", lease=lease, epoch=1, segment=segment.number, first=at, count=count, wait_ms=0xFFFFFFFF)
+            self.control.send("LEASE", lease=lease, epoch=1, segment=segment.number, first=at, count=count,
+                              wait_ms=0xFFFFFFFF)
             self.receive_stripes(laid, first, set(range(at, at + count)))
             self.control.send("LEASE_DONE", lease=lease)
         for at, entry in enumerate(segment.entries):
@@ -223,5 +226,6 @@ class Receiver:
         if self.again:
             raise Refused(f"never listed: {self.again}")
         self.finish()
-        print(f"received: {self.files} files with {self.bytes} bytes, {self.next_stripe} stripes in {self.next_segment} segments")
+        print(f"received: {self.files} files with {self.bytes} bytes, {self.next_stripe} stripes in "
+              f"{self.next_segment} segments")
 

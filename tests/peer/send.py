@@ -201,7 +201,8 @@ class Sender:
             raise Refused(f"{finished}, sent were {directories}")
         for index, stream in enumerate(self.streams):
             stream.end()
-            ended = self.control.wait("STREAM_ENDED", fits=lambda came, at=(index, stream.attempt): (came.stream, came.attempt) == at)
+            ended = self.control.wait("STREAM_ENDED", fits=lambda came,
+                                      at=(index, stream.attempt): (came.stream, came.attempt) == at)
             if not ended.clean or ended.frames != stream.sequence:
                 raise Refused(f"{ended}, sent were {stream.sequence}")
         self.job.close(finished=True)

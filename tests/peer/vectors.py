@@ -122,14 +122,17 @@ def bad_heads():
     yield "checksum", good[:-1] + bytes([good[-1] ^ 0x80])
     for name, change in (
             ("version", {"version": 2}), ("kind-0", {"kind": 0}), ("kind-3", {"kind": 3}), ("flags", {"flags": 3}),
-            ("no-extents", {"extents": 0, "trailer": 40}), ("extents-2050", {"extents": 2050, "body": 2050, "trailer": 8240}),
+            ("no-extents", {"extents": 0, "trailer": 40}),
+            ("extents-2050", {"extents": 2050, "body": 2050, "trailer": 8240}),
             ("no-leaves", {"leaves": 0, "trailer": 28}), ("leaves-1025", {"leaves": 1025, "trailer": 16428}),
-            ("body-over", {"body": 16 * MIB + 1}), ("body-empty", {"body": 0}), ("body-short", {"extents": 2, "trailer": 48}),
+            ("body-over", {"body": 16 * MIB + 1}), ("body-empty", {"body": 0}),
+            ("body-short", {"extents": 2, "trailer": 48}),
             ("trailer-long", {"trailer": 45}), ("trailer-short", {"trailer": 43}), ("body-huge", {"body": 2**32 - 1})):
         head = stripe_head(**HEADS["one"])
         head.__dict__.update(change)
         yield name, head.encode()
-    for name, word in (("segment", {"segment": 1}), ("stripe", {"stripe": 1}), ("body", {"body": 1}), ("extents", {"extents": 1}),
+    for name, word in (("segment", {"segment": 1}), ("stripe", {"stripe": 1}), ("body", {"body": 1}),
+                       ("extents", {"extents": 1}),
                        ("leaves", {"leaves": 1}), ("trailer", {"trailer": 24})):
         yield f"end-{name}", frame.Head(frame.END, **word).encode()
     front = good[:52] + u32(1)
@@ -184,7 +187,8 @@ def sealed_cases():
         text = b"abc" + bytes(4) + frame.trailer(*TRAILERS["first"])
         yield case("sealed", str(number), ("key", key), ("number", number), ("head", head.encode()), ("text", text),
                    ("sealed", seal.Seal(key).close(number, head.encode(), text)))
-    yield case("sealed", "peer", ("key", key), ("number", 2), ("head", u32(9)), ("text", u16(message.PEER_NEED) + b"message"),
+    yield case("sealed", "peer", ("key", key), ("number", 2), ("head", u32(9)),
+               ("text", u16(message.PEER_NEED) + b"message"),
                ("sealed", seal.Seal(key).close(2, u32(9), u16(message.PEER_NEED) + b"message")))
     good = seal.Seal(key).close(5, b"head", b"text")
     for name, number, head, content in (
@@ -210,7 +214,8 @@ def entries_edges():
             manifest.Entry(2, b"one", 0, MIB), manifest.Entry(2, b"more", 0, MIB + 1),
             manifest.Entry(2, b"packed hole", 0, 800, ranges=[]),
             manifest.Entry(2, b"packed sparse", 0, 12288, ranges=[(4096, 4096)]),
-            manifest.Entry(3, b"\xff\n/a", 0o777, target=b"\x80" * 4096), manifest.Entry(2, b".penstock2/.penstock", 0, 1)]
+            manifest.Entry(3, b"\xff\n/a", 0o777, target=b"\x80" * 4096),
+            manifest.Entry(2, b".penstock2/.penstock", 0, 1)]
 
 
 def entries_many(seed, count):
@@ -218,7 +223,8 @@ def entries_many(seed, count):
     numbers = Numbers(seed)
     for at in range(count):
         size = numbers.below((200, 300000, 3 * MIB, 40 * MIB)[numbers.below(4)]) + 1
-        entry = manifest.Entry(2, b"%d/%d" % (numbers.below(9), at), numbers.below(0o10000), size, (numbers.below(2**33), at),
+        entry = manifest.Entry(2, b"%d/%d" % (numbers.below(9), at), numbers.below(0o10000), size,
+                               (numbers.below(2**33), at),
                                (numbers.below(2**33), 7 * at), numbers.below(2**40), root=numbers.below(3))
         if numbers.below(3) == 0:
             entry.ranges, start = [], 4096 * numbers.below(4)
@@ -264,7 +270,8 @@ def triples(items):
 
 def stripe_row(stripe):
     leaves = layout.leaf_digests(stripe, pattern(stripe.body_bytes()))
-    return ("stripe", stripe.packed, stripe.k, triples(stripe.extents), triples(stripe.leaves), digest.xxh128(b"".join(leaves)))
+    return ("stripe", stripe.packed, stripe.k, triples(stripe.extents), triples(stripe.leaves),
+            digest.xxh128(b"".join(leaves)))
 
 
 def layout_case(name, segment, needs, stripe_bytes):
@@ -298,13 +305,18 @@ def bad_segments():
            "last-2": one[:16] + b"\2" + one[17:], "reserved": one[:17] + b"\1" + one[18:], "nothing": b"",
            "count-4097": one[:4] + u32(4097) + one[8:], "flags": one[:25] + b"\2" + one[26:]}
     entries = {
-        "dotdot": {"path": b"../a"}, "dotdot-end": {"path": b"a/.."}, "dot": {"path": b"a/./b"}, "absolute": {"path": b"/etc/x"},
+        "dotdot": {"path": b"../a"}, "dotdot-end": {"path": b"a/.."}, "dot": {"path": b"a/./b"},
+        "absolute": {"path": b"/etc/x"},
         "doubled": {"path": b"a//b"}, "trailing": {"path": b"a/"}, "nul": {"path": b"a\0b"}, "empty-file": {"path": b""},
         "name-256": {"path": b"n" * 256}, "path-32769": {"path": b"/".join([b"n" * 127] * 257)[:32769]},
-        "own": {"path": b".penstock/journal"}, "own-itself": {"path": b".penstock"}, "type-0": {"type": 0}, "type-4": {"type": 4},
-        "mode": {"mode": 0o10000}, "mtime": {"mtime": (0, 10**9)}, "ctime": {"ctime": (0, 10**9)}, "root-256": {"root": 256},
-        "size": {"size": 2**63}, "size-of-directory": {"type": 1, "size": 1}, "sparse-directory": {"type": 1, "ranges": []},
-        "link-empty": {"type": 3}, "link-nul": {"type": 3, "target": b"a\0"}, "link-4097": {"type": 3, "target": b"t" * 4097},
+        "own": {"path": b".penstock/journal"}, "own-itself": {"path": b".penstock"}, "type-0": {"type": 0},
+        "type-4": {"type": 4},
+        "mode": {"mode": 0o10000}, "mtime": {"mtime": (0, 10**9)}, "ctime": {"ctime": (0, 10**9)},
+        "root-256": {"root": 256},
+        "size": {"size": 2**63}, "size-of-directory": {"type": 1, "size": 1},
+        "sparse-directory": {"type": 1, "ranges": []},
+        "link-empty": {"type": 3}, "link-nul": {"type": 3, "target": b"a\0"},
+        "link-4097": {"type": 3, "target": b"t" * 4097},
         "range-empty": {"size": 8192, "ranges": [(0, 0)]}, "range-beyond": {"size": 8191, "ranges": [(4096, 4096)]},
         "range-unaligned": {"size": 9000, "ranges": [(1, 4096)]}, "range-length": {"size": 9000, "ranges": [(0, 4097)]},
         "range-touching": {"size": 9000, "ranges": [(0, 4096), (4096, 4096)]},
@@ -314,7 +326,8 @@ def bad_segments():
     for name, change in entries.items():
         words = {"type": 2, "path": b"a", **change}
         raw[name] = manifest.Segment(0, [manifest.Entry(**words)]).encode()
-    raw["twice"] = manifest.Segment(0, [manifest.Entry(2, b"a"), manifest.Entry(1, b"b"), manifest.Entry(3, b"a", target=b"b")]).encode()
+    twice = [manifest.Entry(2, b"a"), manifest.Entry(1, b"b"), manifest.Entry(3, b"a", target=b"b")]
+    raw["twice"] = manifest.Segment(0, twice).encode()
     raw["data"] = manifest.Segment(0, [manifest.Entry(2, b"a", size=2**34), manifest.Entry(2, b"b", size=1)]).encode()
     for name, content in raw.items():
         must_refuse(manifest.read_segment, content)
@@ -327,8 +340,10 @@ def bad_needs(segment):
     raw = {"magic": b"PSKn" + good[4:], "cut": good[:-1], "more": good + b"\0", "entries": good[:4] + u32(3) + good[8:],
            "number": good[:8] + u64(4) + good[16:], "verdict-3": good[:-1] + b"\3", "nothing": b""}
     for name, needs in {
-            "directory": [1, 0, 0, 0], "link": [0, 0, 1, 0], "leaves-of-packed": [0, 0, 0, [(0, 1)]], "no-range": [0, [], 0, 0],
-            "range-empty": [0, [(0, 0)], 0, 0], "range-beyond": [0, [(3, 2)], 0, 0], "range-touching": [0, [(0, 1), (1, 1)], 0, 0],
+            "directory": [1, 0, 0, 0], "link": [0, 0, 1, 0], "leaves-of-packed": [0, 0, 0, [(0, 1)]],
+            "no-range": [0, [], 0, 0],
+            "range-empty": [0, [(0, 0)], 0, 0], "range-beyond": [0, [(3, 2)], 0, 0],
+            "range-touching": [0, [(0, 1), (1, 1)], 0, 0],
             "range-descending": [0, [(2, 1), (0, 1)], 0, 0], "range-overflow": [0, [(2**64 - 1, 2)], 0, 0]}.items():
         raw[name] = need.encode(3, needs)
     for name, content in raw.items():
@@ -351,7 +366,8 @@ def message_cases():
             assert message.decode(number, words.body()).fields() == words.fields()
             yield case("message", name, ("number", number), *words.fields().items(), ("wire", words.encode()))
     for name, number, body in (
-            ("type-0", 0, b""), ("type-1000", 1000, b""), ("type-peer", message.PEER_SEGMENT, b""), ("cut", 18, bytes(43)),
+            ("type-0", 0, b""), ("type-1000", 1000, b""), ("type-peer", message.PEER_SEGMENT, b""),
+            ("cut", 18, bytes(43)),
             ("more", 3, bytes(9)), ("empty", 5, b""), ("blob-over", 2, bytes(5) + u32(32) + bytes(32 + 12)),
             ("blob-beyond", 13, bytes(16) + u32(1)), ("blob-huge", 13, bytes(16) + u32(2**32 - 1))):
         must_refuse(message.decode, number, body)
@@ -371,26 +387,32 @@ def receipt_cases():
     for at, record in enumerate(records):
         assert receipt.read_record(record.encode()) == record
         yield case("record", str(at), ("type", record.type), ("outcome", record.outcome), ("proof", record.proof),
-                   ("mode", record.mode), ("size", record.size), ("mtime_s", str(record.mtime[0])), ("mtime_ns", record.mtime[1]),
+                   ("mode", record.mode), ("size", record.size), ("mtime_s", str(record.mtime[0])),
+                   ("mtime_ns", record.mtime[1]),
                    ("digest", record.digest), ("path", record.path), ("bytes", record.encode()))
     good = records[0].encode()
     for name, content in (
             ("outcome-0", good[:1] + b"\0" + good[2:]), ("outcome-6", good[:1] + b"\6" + good[2:]),
-            ("proof-4", good[:2] + b"\4" + good[3:]), ("reserved", good[:3] + b"\1" + good[4:]), ("type-4", b"\4" + good[1:]),
-            ("cut", good[:-1]), ("more", good + b"\0"), ("path", good[:-3] + b"../"), ("nanoseconds", good[:24] + u32(10**9) + good[28:])):
+            ("proof-4", good[:2] + b"\4" + good[3:]), ("reserved", good[:3] + b"\1" + good[4:]),
+            ("type-4", b"\4" + good[1:]),
+            ("cut", good[:-1]), ("more", good + b"\0"), ("path", good[:-3] + b"../"),
+            ("nanoseconds", good[:24] + u32(10**9) + good[28:])):
         must_refuse(receipt.read_record, content)
         yield case("bad-record", name, ("bytes", content))
     job = (1700000000, b"penstock 1.2.3", [b"/data/run7", b"b"], b"penstock://a/x", b"penstock://a/x/run7")
-    yield case("job", "1", ("started", job[0]), ("program", job[1]), ("sources", blob_list(job[2])), ("destination", job[3]),
+    yield case("job", "1", ("started", job[0]), ("program", job[1]), ("sources", blob_list(job[2])),
+               ("destination", job[3]),
                ("place", job[4]), ("bytes", receipt.job_payload(*job)))
     counts = (7, 1, 2, 3, 0, 1, 2**50)
-    yield case("end", "1", ("ended", 1700000100), ("exit", 8), ("counts", *counts), ("bytes", receipt.end_payload(1700000100, 8, counts)))
+    yield case("end", "1", ("ended", 1700000100), ("exit", 8), ("counts", *counts),
+               ("bytes", receipt.end_payload(1700000100, 8, counts)))
     content = receipt.record_file(receipt.RECEIPT, 1, count_up(0xA0, 16), count_up(0xB0, 16), [
         (receipt.JOB, receipt.job_payload(*job)), (receipt.ENTRIES, blob_list(record.encode() for record in records[:3])),
         (receipt.ENTRIES, blob_list(record.encode() for record in records[3:])),
         (receipt.END, receipt.end_payload(1700000100, 8, counts))])
     assert len(receipt.read_record_file(content, receipt.RECEIPT)[2]) == 4
-    yield case("file", "receipt", ("kind", receipt.RECEIPT), ("version", 1), ("job", count_up(0xA0, 16)), ("records", 4), ("bytes", content))
+    yield case("file", "receipt", ("kind", receipt.RECEIPT), ("version", 1), ("job", count_up(0xA0, 16)), ("records", 4),
+               ("bytes", content))
 
 
 FILES = {"greeting": greeting_cases, "frames": frame_cases, "manifest": manifest_cases, "messages": message_cases,

@@ -20,7 +20,8 @@ def record_of(top, entry):
         content = digest.xxh128(entry.target)
     elif entry.type == manifest.FILE:
         path, proof = os.path.join(top, entry.path), receipt.WIRE
-        content = digest.of_file([digest.xxh128(tree.read_range(path, leaf * digest.LEAF, digest.leaf_length(leaf, entry.size)))
+        content = digest.of_file([digest.xxh128(tree.read_range(path, leaf * digest.LEAF,
+                                                                digest.leaf_length(leaf, entry.size)))
                                   for leaf in range(digest.leaf_count(entry.size))], entry.size)
     return receipt.Record(entry.type, receipt.MOVED, proof, entry.mode, entry.size, entry.mtime, content, entry.path)
 
@@ -63,6 +64,7 @@ class Verifier:
         for record, (verdict, difference, errno, _) in zip(records, self.check(records)):
             counts[verdict] += 1
             if verdict > UNPROVED:
-                print(f"{VERDICTS[verdict]} {DIFFERENCES[difference] or errno} {record.path.decode(errors='backslashreplace')}")
+                path = record.path.decode(errors="backslashreplace")
+                print(f"{VERDICTS[verdict]} {DIFFERENCES[difference] or errno} {path}")
         self.job.close(finished=True)
         print("verified:", ", ".join(f"{count} {verdict}" for count, verdict in zip(counts, VERDICTS)))

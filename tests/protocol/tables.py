@@ -2,7 +2,7 @@
 """The tables of proto/PROTOCOL.md that derive from the headers: messages, error classes, limits.
 
     tables.py            print them
-    tables.py --check    fail when a table in the document is another
+    tables.py --check    fail when a table in the document is another, or no words explain what it has
     tables.py --write    put them into the document
 
 A table stands between two comments, `<!-- NAME: from HEADER, by make protocol-tables -->` and `<!-- end of NAME -->`.
@@ -197,6 +197,18 @@ def replace(document, name, table):
     return f"{head}{begin}\n\n{table}\n\n{end}{tail}"
 
 
+def unspoken(document):
+    """Messages and fields that the table has and no words explain."""
+    begin, end = marks("messages")
+    table, words = document.split(begin)[1].split(end)[0], document.split(begin)[0] + document.split(end)[1]
+    for name, fields_text in re.findall(r"^\| \d+ \| (\w+) \| (.+) \|$", table, re.MULTILINE):
+        if not re.search(rf"\b{name}\b", words):
+            yield name
+        for field in re.findall(r"(?:^|, )\w+ (\w+)", fields_text):
+            if f"`{field}`" not in words:
+                yield f"{field} of {name}"
+
+
 def main():
     parser = argparse.ArgumentParser(description="The tables of PROTOCOL.md that derive from the headers.")
     parser.add_argument("--check", action="store_true")
@@ -214,7 +226,10 @@ def main():
             print(f"{DOCUMENT}: the table of {name} is not what {TABLES[name][0]} says: make protocol-tables")
     if options.write and wanted != document:
         (options.root / DOCUMENT).write_text(wanted, encoding="utf-8")
-    return 1 if options.check and wanted != document else 0
+    silent = list(unspoken(wanted)) if options.check else []
+    if silent:
+        print(f"{DOCUMENT} has no words about {', '.join(silent)}")
+    return 1 if options.check and (wanted != document or silent) else 0
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ static void inode_free(struct inode *i)
     }
     free(i->seen_blocks);
     free(i->kept_blocks);
+    free(i->lost);
     free(i->target);
     names_free(&i->names);
     names_free(&i->kept_names);
@@ -79,6 +80,11 @@ void fs_limit(struct fs *fs, uint64_t blocks)
     fs->limit = blocks;
 }
 
+uint64_t fs_used(const struct fs *fs)
+{
+    return fs->used;
+}
+
 uint64_t fs_free_blocks(const struct fs *fs)
 {
     return fs->used < fs->limit ? fs->limit - fs->used : 0;
@@ -93,9 +99,12 @@ static void grow(struct inode *f, size_t blocks)
     size_t room = u64_max(blocks, 2 * f->room);
     f->seen_blocks = reallocarray(f->seen_blocks, room, sizeof *f->seen_blocks);
     f->kept_blocks = reallocarray(f->kept_blocks, room, sizeof *f->kept_blocks);
-    assert(f->seen_blocks != NULL && f->kept_blocks != NULL);
-    for (size_t i = f->room; i < room; i++)
+    f->lost = reallocarray(f->lost, room, sizeof *f->lost);
+    assert(f->seen_blocks != NULL && f->kept_blocks != NULL && f->lost != NULL);
+    for (size_t i = f->room; i < room; i++) {
         f->seen_blocks[i] = f->kept_blocks[i] = NULL;
+        f->lost[i] = false;
+    }
     f->room = room;
 }
 
@@ -137,6 +146,7 @@ static void drop_seen(struct inode *f, size_t number)
         return;
     f->fs->used -= f->links > 0;
     f->seen_blocks[number] = NULL;
+    f->lost[number] = false;
     if (block != f->kept_blocks[number])
         free(block);
 }
@@ -145,6 +155,7 @@ static void drop_seen(struct inode *f, size_t number)
 static uint8_t *own_block(struct inode *f, uint64_t number, bool whole)
 {
     grow(f, number + 1);
+    f->lost[number] = false;
     uint8_t *old = f->seen_blocks[number];
     if (old != NULL && old != f->kept_blocks[number])
         return old;
@@ -201,12 +212,24 @@ int fs_set_target(struct inode *f, const char *target)
 void fs_sync_data(struct inode *f)
 {
     for (size_t i = 0; i < f->room; i++) {
-        if (f->kept_blocks[i] != f->seen_blocks[i]) {
+        if (f->kept_blocks[i] != f->seen_blocks[i] && !f->lost[i]) {
             free(f->kept_blocks[i]);
             f->kept_blocks[i] = f->seen_blocks[i];
         }
     }
     f->kept.size = f->seen.size;
+}
+
+void fs_sync_fails(struct inode *f)
+{
+    for (size_t i = 0; i < f->room; i++)
+        f->lost[i] = f->kept_blocks[i] != f->seen_blocks[i];
+}
+
+void fs_sync_all_fails(struct fs *fs)
+{
+    for (struct inode *f = fs->inodes; f != NULL; f = f->next)
+        fs_sync_fails(f);
 }
 
 void fs_sync(struct inode *f)
@@ -233,7 +256,8 @@ static void crash_block(struct inode *f, size_t i, struct rng *rng, unsigned kee
 {
     enum { SECTOR_BYTES = 512 };
     uint8_t *seen = f->seen_blocks[i], *kept = f->kept_blocks[i];
-    bool survives = rng_below(rng, 100) < keep_percent, torn = rng_once_in(rng, 8);
+    bool survives = !f->lost[i] && rng_below(rng, 100) < keep_percent, torn = rng_once_in(rng, 8);
+    f->lost[i] = false;
     if (survives && torn && seen != NULL) {
         for (size_t at = 0; at < BLOCK_BYTES; at += SECTOR_BYTES) {
             if (rng_once_in(rng, 2) && kept != NULL)

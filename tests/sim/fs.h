@@ -37,6 +37,7 @@ struct inode {
     struct attributes seen, kept;
     struct timespec ctime;
     uint8_t **seen_blocks, **kept_blocks; // [room]; NULL: a hole; equal: not changed since the sync
+    bool *lost; // [room]: a failed sync has let go of this block, which no later one writes
     size_t room;
     char *target; // of a link
     struct inode *parent;
@@ -51,6 +52,7 @@ void fs_free(struct fs *fs);
 struct inode *fs_root(struct fs *fs);
 uint64_t fs_device(const struct fs *fs);
 void fs_limit(struct fs *fs, uint64_t blocks); // so many may be in use from now on
+uint64_t fs_used(const struct fs *fs);
 uint64_t fs_free_blocks(const struct fs *fs);
 struct timespec fs_now(void); // never the same twice
 
@@ -73,6 +75,9 @@ uint64_t fs_used_blocks(const struct inode *f);
 void fs_sync_data(struct inode *f); // fdatasync
 void fs_sync(struct inode *f);      // fsync, of a file or directory
 void fs_sync_all(struct fs *fs);
+// What a failed sync does: bytes that are not durable stay to be seen, but later syncs pass over them.
+void fs_sync_fails(struct inode *f);
+void fs_sync_all_fails(struct fs *fs);
 void fs_crash(struct fs *fs);
 
 #endif

@@ -56,7 +56,8 @@ int __wrap_launch_end(struct launched *l, uint32_t wait_ms)
         __wrap_close(l->fd);
     if (!process_wait(p, sched_now_ns() + wait_ms * NS_PER_MS))
         world_trace("%s does not end", process_name(p));
-    if (!process_wait(p, sched_now_ns() + TERM_WAIT_MS * NS_PER_MS))
+    // A host that stands still keeps its process: only the ssh here is killed.
+    if (!process_wait(p, sched_now_ns() + TERM_WAIT_MS * NS_PER_MS) && process_runs(p))
         process_kill(p);
     *l = (struct launched){.pid = -1, .fd = -1};
     return process_status(p);

@@ -24,7 +24,8 @@ static const struct scenario {
 } scenarios[] = {
     {"copy", scenario_copy, NULL},     {"lossy", scenario_lossy, NULL},
     {"crash", scenario_crash, NULL},   {"kill", scenario_kill, NULL},
-    {"source", scenario_source, NULL}, {"sweep", scenario_sweep, sweep_prepare},
+    {"source", scenario_source, NULL}, {"full", scenario_full, NULL},
+    {"rivals", scenario_rivals, NULL}, {"sweep", scenario_sweep, sweep_prepare},
 };
 
 // The sanitizer keeps freed memory back; much of it costs more than the simulation.

@@ -68,6 +68,8 @@ void check_equal(struct model *m);
 void check_safe(struct model *m);
 // An entry that was acknowledged would survive a crash now.
 void check_durable(struct model *m, const char *path, uint64_t size, struct timespec mtime);
+// The receipt of a complete copy is on stable storage and says of every entry what is true.
+void check_receipt(struct model *m, const char *path);
 // Data bytes of the newest versions that the destination did not hold before the first run.
 uint64_t model_needed_bytes(const struct model *m);
 

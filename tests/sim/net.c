@@ -168,6 +168,20 @@ static size_t pass_frames(struct connection *c, struct way *way, const uint8_t *
     return found.pass;
 }
 
+// Bytes of a peer connection are in the ring.
+static void pass_peer(struct connection *c, struct way *way, size_t len)
+{
+    struct net_trouble *t = &the_net.trouble;
+    if (t->peer_bytes == 0 || way->written + len < t->peer_bytes)
+        return;
+    t->peer_bytes = 0;
+    if (rng_once_in(world_rng(), 2))
+        reset(c);
+    else
+        way->bytes[(way->written + rng_below(world_rng(), len)) % way->room] ^= 0x10;
+    world_trace("a peer connection is hurt");
+}
+
 int64_t socket_send(struct socket *s, const void *bytes, size_t len)
 {
     struct connection *c = s->connection;
@@ -184,6 +198,8 @@ int64_t socket_send(struct socket *s, const void *bytes, size_t len)
     uint64_t stall_ns = 0;
     if (s->side == 0 && way->written <= KIND_AT && way->written + n > KIND_AT && c->from >= 0)
         c->kind = ((const uint8_t *)bytes)[KIND_AT - way->written];
+    if (c->kind == GREET_PEER)
+        pass_peer(c, way, n);
     bool followed = (c->kind == 0 || c->kind == GREET_DATA) && c->from == (int)s->side;
     way->written += followed ? pass_frames(c, way, bytes, n, &stall_ns) : n;
     deliver(c, s->side, false, stall_ns);

@@ -17,6 +17,7 @@ struct net_trouble {
     unsigned flip_body_once_in; // frames whose body, trailer or tag gets a wrong bit
     unsigned flip_head_once_in;
     unsigned stall_once_in; // frames after which nothing arrives for a while
+    uint64_t peer_bytes;    // after so many a peer connection is lost or gets a wrong bit, once; 0: none does
     // counted
     uint64_t frames, body_bytes; // that were put on data connections, resent ones too
     uint64_t cuts, flipped_bodies, flipped_heads, data_dials;

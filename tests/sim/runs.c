@@ -53,6 +53,7 @@ static int copy_main(void *arg)
     struct job *job;
     int rc = job_start(&cfg, &job);
     assert(rc == 0);
+    r->job = job;
     struct job_event e;
     do {
         bool got = job_next(job, -1, &e);
@@ -63,6 +64,7 @@ static int copy_main(void *arg)
     job_snapshot(job, &snapshot);
     job_result(job, &r->result);
     r->counters = snapshot.counters;
+    r->job = NULL;
     job_free(job);
     r->ended = true;
     return r->result.exit_status;
@@ -71,6 +73,7 @@ static int copy_main(void *arg)
 void run_start(struct run *r)
 {
     r->ended = false;
+    r->job = NULL;
     r->problems = 0;
     r->process = process_new(world_host(HOST_COORD), "copy", copy_main, r);
 }
@@ -85,12 +88,20 @@ static void wait_agents(unsigned host)
     }
 }
 
-void run_wait(struct run *r)
+void run_cancel(struct run *r)
+{
+    if (r->job != NULL && process_alive(r->process))
+        job_cancel(r->job);
+}
+
+void run_wait(struct run *r, bool agents)
 {
     if (!process_wait(r->process, sched_now_ns() + RUN_NS))
         world_fail("the job does not end");
-    wait_agents(HOST_SOURCE);
-    wait_agents(HOST_DEST);
+    if (agents) {
+        wait_agents(HOST_SOURCE);
+        wait_agents(HOST_DEST);
+    }
     world_trace("exit %d: %llu entries, %llu moved, %llu skipped, %llu failed, %llu bytes moved",
                 r->result.exit_status, (unsigned long long)r->counters.entries_total,
                 (unsigned long long)r->counters.entries_moved,
@@ -101,7 +112,7 @@ void run_wait(struct run *r)
 void run_copy(struct run *r)
 {
     run_start(r);
-    run_wait(r);
+    run_wait(r, true);
 }
 
 void run_sums(const struct run *r)
@@ -137,4 +148,13 @@ void run_check(const struct run *r, const struct model *m, int exit_status)
     if (r->counters.entries_total != entries_of(m))
         world_fail("%llu entries where there are %llu", (unsigned long long)r->counters.entries_total,
                    (unsigned long long)entries_of(m));
+}
+
+void run_check_copy(const struct run *r, struct model *m)
+{
+    run_check(r, m, 0);
+    check_equal(m);
+    check_receipt(m, r->result.receipt);
+    host_crash(world_host(HOST_DEST));
+    check_equal(m);
 }

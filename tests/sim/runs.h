@@ -13,21 +13,24 @@ struct run {
     enum job_dial dial;
     // filled
     struct process *process;
-    bool ended; // job_result was taken: it was not killed
+    struct job *job; // while there is one
+    bool ended;      // job_result was taken: it was not killed
     struct job_result result;
     struct job_counters counters;
-    char receipt[1024];
     unsigned problems;
-    uint64_t acknowledged; // bytes
 };
 
 void run_random(struct run *r); // settings by chance
 void run_start(struct run *r);
-// Waits for the end of the coordinator and then of both agents; too long a time is a failure.
-void run_wait(struct run *r);
+// Waits for the end of the coordinator, and then of all agents; too long a time is a failure.
+void run_wait(struct run *r, bool agents);
 void run_copy(struct run *r);       // both
+void run_cancel(struct run *r);     // as a user does
 void run_sums(const struct run *r); // the counters add up, nothing is pending
 // The run has ended with this status, all entries accounted for.
 void run_check(const struct run *r, const struct model *m, int exit_status);
+
+// The copy is complete, its receipt true, and all of that outlives a power cut, which it gets here.
+void run_check_copy(const struct run *r, struct model *m);
 
 #endif

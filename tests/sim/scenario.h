@@ -16,6 +16,8 @@ void scenario_copy(void *turn);
 void scenario_lossy(void *turn);
 void scenario_crash(void *turn);
 void scenario_kill(void *turn);
+void scenario_full(void *turn);
+void scenario_rivals(void *turn);
 void scenario_source(void *turn);
 void scenario_sweep(void *turn);
 void sweep_prepare(struct turn *t);

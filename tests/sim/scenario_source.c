@@ -143,6 +143,5 @@ void scenario_source(void *turn)
     run_sums(&r);
     run_random(&r);
     run_copy(&r);
-    run_check(&r, &m, 0);
-    check_equal(&m);
+    run_check_copy(&r, &m);
 }

@@ -261,6 +261,14 @@ void sched_look_again(void)
     the_sched.look_again = true;
 }
 
+bool sched_is_alone(void)
+{
+    unsigned count = 0;
+    for (const struct task *t = the_sched.tasks; t != NULL; t = t->next)
+        count += t->process == the_sched.current->process && t->state != TASK_ENDED;
+    return count == 1;
+}
+
 void sched_kill(struct process *process)
 {
     struct task *current = the_sched.current;
@@ -316,7 +324,7 @@ static uint64_t find_ready(void)
         else if (t->state == TASK_WAITING && look && t->fds != NULL &&
                  descriptor_poll(t->fds, t->fd_count) > 0)
             ready(t, false);
-        count += t->state == TASK_READY;
+        count += t->state == TASK_READY && process_runs(t->process);
     }
     return count;
 }
@@ -324,7 +332,7 @@ static uint64_t find_ready(void)
 static struct task *pick(uint64_t which)
 {
     for (struct task *t = the_sched.tasks;; t = t->next)
-        if (t->state == TASK_READY && which-- == 0)
+        if (t->state == TASK_READY && process_runs(t->process) && which-- == 0)
             return t;
 }
 

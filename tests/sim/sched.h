@@ -48,6 +48,7 @@ void sched_look_again(void);
 // Calls `run` at a time, outside of any task, unless the process (or NULL) has ended by then.
 void sched_at(uint64_t due_ns, struct process *process, void (*run)(void *arg), void *arg);
 
+bool sched_is_alone(void); // the running task is the only one of its process
 // Ends all tasks of the process where they are. When it is the running one's this does not return.
 void sched_kill(struct process *process);
 // Where everybody is, on standard error.

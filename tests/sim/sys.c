@@ -173,6 +173,8 @@ int sys_fsync(int fd)
     int rc = sys_begin("fsync");
     if (rc == 0)
         fs_sync(f->inode);
+    else
+        fs_sync_fails(f->inode);
     return rc;
 }
 
@@ -182,6 +184,8 @@ int sys_fdatasync(int fd)
     int rc = sys_begin("fdatasync");
     if (rc == 0)
         fs_sync_data(f->inode);
+    else
+        fs_sync_fails(f->inode);
     return rc;
 }
 
@@ -191,6 +195,8 @@ int sys_syncfs(int fd)
     int rc = sys_begin("syncfs");
     if (rc == 0)
         fs_sync_all(f->inode->fs);
+    else
+        fs_sync_all_fails(f->inode->fs);
     return rc;
 }
 

@@ -32,6 +32,7 @@ struct host {
     bool in_memory;        // the file system says that it is tmpfs
     uint32_t direct_align; // 0: no direct I/O
     bool refuses_dials;    // nobody can connect to it
+    uint64_t frozen_until_ns;
     struct trouble trouble;
 };
 
@@ -67,6 +68,9 @@ bool process_wait(struct process *p, uint64_t deadline_ns);
 // Ends it where it is: its descriptors close as the kernel closes them.
 void process_kill(struct process *p);
 
+// Stops the processes of the host for so long, as a suspended machine does.
+void host_freeze(struct host *h, uint64_t ns);
+bool process_runs(const struct process *p); // it is not frozen
 // Power fails: its processes are gone, the file system keeps what was durable (and some of the rest), nobody
 // tells the peers. The host is up again at once.
 void host_crash(struct host *h);

@@ -197,6 +197,7 @@ void kit_begin(struct coord_kit *k, const struct kit_setup *setup)
     for (unsigned n = 0; n < COORD_NODES; n++) {
         cfg.dial_host[n] = s->dial_host[n] != NULL ? s->dial_host[n] : "";
         cfg.may_dial[n] = !s->no_dial[n];
+        cfg.dials_inside[n] = s->inside[n];
         k->end[n] = &k->first[n];
     }
     struct coord_sink sink = {.arg = k,

@@ -116,10 +116,45 @@ static void test_words(void)
     CU_ASSERT_STRING_EQUAL(err.path, "a\\x0ab");
 }
 
+// The messages of PROTOCOL.md.
+static void test_messages(void)
+{
+    static const char check_hex[] = "3b000000200037000000"
+                                    "3300000002010100a001000002010000000000000500000000000000"
+                                    "07000000a0a1a2a3a4a5a6a7a8a9aaabacadaeaf03000000612f62",
+                      checked_hex[] = "18000000210000000000000000000c000000"
+                                      "020300000101000000000000";
+    struct receipt_entry e = {.type = ENTRY_FILE,
+                              .outcome = RECEIPT_MOVED,
+                              .proof = PROOF_WIRE,
+                              .mode = 0640,
+                              .size = 258,
+                              .mtime = {.s = 5, .ns = 7},
+                              .path = blob_text("a/b")};
+    struct check_result result = {.verdict = CHECK_WRONG, .difference = DIFFERS_SIZE, .found = 257};
+    uint8_t one[64], buf[128], wire[128];
+    struct wire_writer w;
+    count_up(e.digest.bytes, sizeof e.digest.bytes, 0xa0);
+    int64_t len = receipt_entry_encode(&e, one, sizeof one);
+    CU_ASSERT_FATAL(len > 0);
+    wire_writer_init(&w, buf, sizeof buf);
+    wire_put_blob(&w, one, (size_t)len);
+    struct message m = {.type = MESSAGE_CHECK, .check = {.records = blob_of(buf, (size_t)wire_written(&w))}};
+    len = message_encode(&m, wire, sizeof wire);
+    CU_ASSERT(len > 0 && hex_equal(wire, (size_t)len, check_hex));
+    wire_writer_init(&w, buf, sizeof buf);
+    check_put(&w, &result);
+    m = (struct message){.type = MESSAGE_CHECKED,
+                         .checked = {.results = blob_of(buf, (size_t)wire_written(&w))}};
+    len = message_encode(&m, wire, sizeof wire);
+    CU_ASSERT(len > 0 && hex_equal(wire, (size_t)len, checked_hex));
+}
+
 void suite_check(void)
 {
     CU_pSuite suite = CU_add_suite("check", NULL, NULL);
     CU_add_test(suite, "layout", test_layout);
     CU_add_test(suite, "impossible", test_impossible);
     CU_add_test(suite, "words", test_words);
+    CU_add_test(suite, "messages", test_messages);
 }

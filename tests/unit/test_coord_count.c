@@ -66,6 +66,28 @@ static void test_records(void)
     }
 }
 
+// Files are counted for themselves.
+static void test_files(void)
+{
+    static const enum entry_type types[] = {ENTRY_DIR, ENTRY_FILE, ENTRY_SYMLINK, ENTRY_FILE};
+    uint8_t one[128], list[512];
+    struct wire_writer w;
+    struct coord_kit k;
+    wire_writer_init(&w, list, sizeof list);
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct receipt_entry e = {.type = types[i], .outcome = RECEIPT_MOVED, .path = blob_text("a")};
+        int64_t len = receipt_entry_encode(&e, one, sizeof one);
+        CU_ASSERT_FATAL(len > 0);
+        wire_put_blob(&w, one, (size_t)len);
+    }
+    begin(&k, ARRAY_LEN(types));
+    kit_say(&k, COORD_DEST,
+            &(struct message){.type = MESSAGE_ENTRIES_DONE,
+                              .entries_done = {.records = blob_of(list, (size_t)wire_written(&w))}});
+    CU_ASSERT(kit_counters(&k).moved == 4 && kit_counters(&k).files_moved == 2);
+    kit_end(&k);
+}
+
 // The destination may speak of entries before the source has said how many there are.
 static void test_records_first(void)
 {
@@ -233,6 +255,7 @@ void suite_coord_count(void)
 {
     CU_pSuite s = CU_add_suite("coord_count", NULL, NULL);
     CU_add_test(s, "records", test_records);
+    CU_add_test(s, "files", test_files);
     CU_add_test(s, "records_first", test_records_first);
     CU_add_test(s, "records_unread", test_records_unread);
     CU_add_test(s, "problems", test_problems);

@@ -169,12 +169,44 @@ static void test_other_way(void)
     kit_end(&k);
 }
 
-static void test_one_way_only(void)
+// The ways in their order: each end dials, then each end inside ssh; those that are not open are left out.
+static void test_ways(void)
 {
-    for (unsigned n = 0; n < COORD_NODES; n++) {
+    static const struct {
+        struct kit_setup setup;
+        struct {
+            unsigned dialler;
+            enum link_way how;
+        } ways[4];
+        uint32_t count;
+    } table[] = {
+        {{0}, {{COORD_SOURCE, LINK_DIAL}, {COORD_DEST, LINK_DIAL}}, 2},
+        {{.no_dial = {true, false}}, {{COORD_DEST, LINK_DIAL}}, 1},
+        {{.no_dial = {false, true}}, {{COORD_SOURCE, LINK_DIAL}}, 1},
+        {{.no_dial = {true, true}}, {{0}}, 0},
+        {{.inside = {false, true}},
+         {{COORD_SOURCE, LINK_DIAL}, {COORD_DEST, LINK_DIAL}, {COORD_DEST, LINK_INSIDE}},
+         3},
+        {{.no_dial = {true, true}, .inside = {true, false}}, {{COORD_SOURCE, LINK_INSIDE}}, 1},
+        {{.no_dial = {false, true}, .inside = {true, true}},
+         {{COORD_SOURCE, LINK_DIAL}, {COORD_SOURCE, LINK_INSIDE}, {COORD_DEST, LINK_INSIDE}},
+         3},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct coord_kit k;
-        begin_link(&k, &(struct kit_setup){.no_dial = {n != COORD_SOURCE, n != COORD_DEST}}, 1);
-        kit_link_failed(&k, n, GREET_PEER, 0, 0);
+        begin_link(&k, &table[i].setup, 1);
+        for (uint32_t w = 0; w < table[i].count; w++) {
+            unsigned dialler = table[i].ways[w].dialler;
+            const struct msg_link *m = &kit_expect(&k, dialler, MESSAGE_LINK)->link;
+            CU_ASSERT_EQUAL(m->dial, table[i].ways[w].how);
+            CU_ASSERT_EQUAL(m->addresses.len == 0, m->dial == LINK_INSIDE);
+            CU_ASSERT_EQUAL(m->acceptor.bytes[15], 2 - dialler); // the other end, as job_id_at numbers it
+            CU_ASSERT_EQUAL(kit_expect(&k, 1 - dialler, MESSAGE_LINK)->link.dial, LINK_EXPECT);
+            kit_expect_none(&k);
+            kit_expect_running(&k);
+            kit_tick(&k, LOST_NS - 1); // each has its time
+            kit_link_failed(&k, dialler, GREET_PEER, 0, 0);
+        }
         kit_expect_stopped(&k, ERR_START);
         kit_end(&k);
     }
@@ -241,7 +273,7 @@ void suite_coord_link(void)
     CU_add_test(s, "walk", test_walk);
     CU_add_test(s, "streams_first", test_streams_first);
     CU_add_test(s, "other_way", test_other_way);
-    CU_add_test(s, "one_way_only", test_one_way_only);
+    CU_add_test(s, "ways", test_ways);
     CU_add_test(s, "peer_failed_later", test_peer_failed_later);
     CU_add_test(s, "no_such_stream", test_no_such_stream);
 }

@@ -61,6 +61,11 @@ static void test_places(void)
                     CU_ASSERT_STRING_EQUAL(k.problem.node, node == COORD_SOURCE ? "there" : "here");
                     kit_expect_stopped(&k, ERR_PROTOCOL);
                 }
+                if (phase == KIT_CLOSE && type != MESSAGE_PROBLEM) {
+                    kit_closed(&k, COORD_SOURCE);
+                    kit_closed(&k, COORD_DEST);
+                    CU_ASSERT(k.ends == 1 && k.exit_status == 0);
+                }
                 kit_end(&k);
             }
         }

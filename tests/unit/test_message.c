@@ -296,9 +296,18 @@ static void test_blobs(void)
     b = blob_text("fives");
     blob_string(&b, out, sizeof(out));
     CU_ASSERT_STRING_EQUAL(out, "five");
+    b = blob_of("fives", 4); // not terminated
+    char *copy = blob_copy(&b);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
+    CU_ASSERT_STRING_EQUAL(copy, "five");
+    free(copy);
     b = blob_of(NULL, 0);
     blob_string(&b, out, sizeof(out));
     CU_ASSERT_STRING_EQUAL(out, "");
+    copy = blob_copy(&b);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
+    CU_ASSERT_STRING_EQUAL(copy, "");
+    free(copy);
 }
 
 // An error as it is set here comes out the same there, whatever was in the names.

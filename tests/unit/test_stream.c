@@ -227,6 +227,27 @@ static void test_replaced(void)
     close(fd);
 }
 
+// One that was long on its way, of an attempt before the one that runs: it is closed without a word.
+static void test_late(void)
+{
+    struct kit k;
+    kit_begin(&k, GREET_DATA);
+    int fd = give(&k, 2);
+    expect_linked(&k, 2);
+    int late = give(&k, 1);
+    CU_ASSERT_TRUE(is_closed(late));
+    CU_ASSERT_TRUE(is_open(fd));
+    CU_ASSERT_EQUAL(send(fd, "abc", 3, MSG_NOSIGNAL), 3);
+    shutdown(fd, SHUT_WR);
+    expect_ended(&k, 2, 3, false);
+    stream_kill(k.s);
+    kit_join(&k);
+    CU_ASSERT_PTR_NULL(kit_word(&k));
+    kit_end(&k);
+    close(late);
+    close(fd);
+}
+
 // Many orders one after the other: only the last one stands, and every socket but its own is closed.
 static void test_many_orders(void)
 {
@@ -462,6 +483,7 @@ void suite_stream(void)
     CU_pSuite s = CU_add_suite("stream", NULL, NULL);
     CU_add_test(s, "given", test_given);
     CU_add_test(s, "replaced", test_replaced);
+    CU_add_test(s, "late", test_late);
     CU_add_test(s, "many_orders", test_many_orders);
     CU_add_test(s, "peer", test_peer);
     CU_add_test(s, "stop", test_stop);

@@ -20,7 +20,7 @@ from ..wire import Refused
 WAIT_S = 20  # longer than the greeting may take
 CASES = {}  # name: (function, role of the agent)
 GOOD = {b"a": pattern(10), b"d/b": pattern(3000), b"big": pattern((2 << 20) + 5)}
-START, VERSION, LOST, DIGEST = 4, 6, 9, 13  # classes of errors
+START, VERSION, LOST, PROTOCOL, DIGEST = 4, 6, 9, 11, 13  # classes of errors
 TIMES = {"mtime": (1700000000, 1), "ctime": (1700000000, 2)}
 
 

@@ -152,7 +152,8 @@ def proved(**words):
     return knock
 
 
-for key, words_of_ask in {"data-session": {"session": 1}, "data-stream-beyond": {"stream": 2}, "data-stream-1023": {"stream": 1023},
+for key, words_of_ask in {"data-session": {"session": 1}, "data-stream-beyond": {"stream": 2},
+                          "data-stream-1023": {"stream": 1023},
                           "peer-session": {"kind": greet.PEER, "session": 1}}.items():
     knocks = proved(**words_of_ask)
     knocks.__name__ = key

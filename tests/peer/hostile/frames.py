@@ -7,7 +7,7 @@ from .. import digest, frame, layout, manifest, message
 from ..channel import Closed, Failed
 from ..receipt import FAILED, MOVED
 from ..wire import Refused, u64
-from . import DIGEST, LOST, TIMES, destination, good_entries
+from . import DIGEST, PROTOCOL, TIMES, destination, good_entries
 
 MIB = 1 << 20
 
@@ -25,7 +25,8 @@ def heads():
     """Name: what is wrong with the head of a second frame. The checksum is right: see below for one that is not."""
     return {
         "magic": {"magic": 0x464B5351}, "version": {"version": 2}, "kind": {"kind": 3}, "flags": {"flags": 3},
-        "unsealed": {"flags": 0}, "session": {"session": 1}, "segment": {"segment": 1}, "no-segment": {"segment": 2**64 - 1},
+        "unsealed": {"flags": 0}, "session": {"session": 1}, "segment": {"segment": 1},
+        "no-segment": {"segment": 2**64 - 1},
         "sequence-again": {"sequence": 0}, "sequence-jump": {"sequence": 2}, "sequence-end": {"sequence": 2**64 - 1},
         "stripe-beyond": {"stripe": 4}, "stripe-last": {"stripe": 2**64 - 1},
         "body-short": {"body": MIB - 1}, "body-long": {"body": MIB + 1}, "body-over-stripe": {"body": 2 * MIB},
@@ -89,17 +90,32 @@ def head_of_nothing(attack):
     return attack.stream_ends(frames=0)
 
 
+def strays(attack, segment, first, then=()):
+    """A lease, what is said behind it, and a frame that it allows."""
+    attack.control.send("LEASE", segment=segment, first=first, count=1)
+    try:
+        for name, fields in then:
+            attack.control.send(name, **fields)
+        attack.control.wait("LEASE", seconds=2)
+        stray_frame(attack, segment, first)
+    except (Closed, TimeoutError, OSError):
+        pass
+    return attack.job_ends()
+
+
+def laid_out(attack):
+    """The good segment, which has no place yet."""
+    attack.begin()
+    attack.peer.send(message.PEER_SEGMENT, manifest.Segment(0, list(good_entries()), True).encode())
+    attack.peer.receive()
+    attack.control.wait("SEGMENT_COMPARED")
+
+
 @destination
 def lease_of_nothing(attack):
     """A lease of a segment that nobody has sent, and a frame that it allows."""
     attack.begin()
-    attack.control.send("LEASE", segment=7, first=0, count=1)
-    try:
-        attack.control.wait("LEASE", seconds=2)
-        stray_frame(attack, 7, 0)
-    except (Closed, TimeoutError):
-        pass
-    return attack.job_ends()
+    return strays(attack, 7, 0)
 
 
 @destination
@@ -107,29 +123,21 @@ def lease_beyond(attack):
     """A lease that goes beyond the segment, and a frame that it allows."""
     attack.begin()
     work = attack.segment()
-    beyond = work.first + work.layout.count()
-    attack.control.send("LEASE", segment=0, first=beyond, count=1)
-    try:
-        attack.control.wait("LEASE", seconds=2)
-        stray_frame(attack, 0, beyond)
-    except (Closed, TimeoutError):
-        pass
-    return attack.job_ends()
+    return strays(attack, 0, work.first + work.layout.count())
 
 
 @destination
 def lease_before_place(attack):
     """A lease of a segment that has no place yet, and a frame that it allows."""
-    attack.begin()
-    attack.peer.send(message.PEER_SEGMENT, manifest.Segment(0, list(good_entries()), True).encode())
-    attack.peer.receive()
-    attack.control.send("LEASE", segment=0, first=50, count=1)
-    try:
-        attack.control.wait("LEASE", seconds=2)
-        stray_frame(attack, 0, 50)
-    except (Closed, TimeoutError):
-        pass
-    return attack.job_ends()
+    laid_out(attack)
+    return strays(attack, 0, 50)
+
+
+@destination
+def lease_then_place(attack):
+    """The same with the stripes that it would have, were it the first; then it gets another place."""
+    laid_out(attack)
+    return strays(attack, 0, 0, [("SEGMENT_PLACE", {"segment": 0, "first": 100})])
 
 
 @destination
@@ -137,6 +145,7 @@ def not_leased(attack):
     """A stripe that has its place but no lease is received and forgotten."""
     attack.begin()
     work = attack.segment()
+    attack.control.sync()
     for number in range(work.first, work.first + work.layout.count()):
         attack.send_stripe(work, number)
     time.sleep(1)  # it would be durable by then
@@ -193,7 +202,8 @@ def costs_the_stripe(spoil):
         head = stream.head(0, number, stripe)
         attack.push(spoil(stream, head, body, trailer))
         attack.damaged.add(number)
-        return attack.goes_on(work, [other for other in range(work.first, work.first + work.layout.count()) if other != number])
+        return attack.goes_on(work,
+                              [other for other in range(work.first, work.first + work.layout.count()) if other != number])
     return attacks
 
 
@@ -212,10 +222,13 @@ SPOILT = {
     "body": lambda stream, head, body, trailer: flip(frame.encode(head, body, trailer, stream.seal), 100),
     # Under a good tag:
     "digest-of-leaf": lambda stream, head, body, trailer: frame.encode(head, flip(body, 5), trailer, stream.seal),
-    "digest-of-stripe": lambda stream, head, body, trailer: frame.encode(head, body, resum(flip(trailer, 0)), stream.seal),
+    "digest-of-stripe": lambda stream, head, body,
+    trailer: frame.encode(head, body, resum(flip(trailer, 0)), stream.seal),
     "checksum": lambda stream, head, body, trailer: frame.encode(head, body, flip(trailer, -1), stream.seal),
-    "state": lambda stream, head, body, trailer: frame.encode(head, body, resum(trailer[:16] + b"\4" + trailer[17:]), stream.seal),
-    "errno": lambda stream, head, body, trailer: frame.encode(head, body, resum(trailer[:18] + b"\5" + trailer[19:]), stream.seal),
+    "state": lambda stream, head, body, trailer: frame.encode(head, body, resum(trailer[:16] + b"\4" + trailer[17:]),
+                                                              stream.seal),
+    "errno": lambda stream, head, body, trailer: frame.encode(head, body, resum(trailer[:18] + b"\5" + trailer[19:]),
+                                                              stream.seal),
 }
 
 for key, spoil_frame in SPOILT.items():
@@ -302,13 +315,15 @@ def bad_path(path):
             attack.segment([manifest.Entry(manifest.FILE, b"good", 0o644, 0, **TIMES),
                             manifest.Entry(manifest.FILE, path, 0o644, 10, **TIMES)])
         except (Closed, Failed, ConnectionError):
-            return attack.job_ends(fails_as=LOST)
+            return attack.job_ends(fails_as=PROTOCOL)
         raise Refused("the segment was taken")
     return attacks
 
 
-PATHS = {"dotdot": b"../escaped", "dotdot-inside": b"d/../../escaped", "dotdot-end": b"d/..", "dot": b"./a", "absolute": b"/tmp/penstock-escaped",
-         "nul": b"a\0b", "doubled": b"d//b", "trailing": b"d/", "empty": b"", "own": b".penstock/lock", "own-itself": b".penstock",
+PATHS = {"dotdot": b"../escaped", "dotdot-inside": b"d/../../escaped", "dotdot-end": b"d/..", "dot": b"./a",
+         "absolute": b"/tmp/penstock-escaped",
+         "nul": b"a\0b", "doubled": b"d//b", "trailing": b"d/", "empty": b"", "own": b".penstock/lock",
+         "own-itself": b".penstock",
          "long-name": b"n" * 256, "long": b"/".join([b"n" * 127] * 257)}
 
 for key, path_of_entry in PATHS.items():
@@ -371,7 +386,7 @@ def segment_done_early(attack):
     """The end of a segment whose stripes are still to come, and a frame of it."""
     work = attack.leased()
     attack.control.send("SEGMENT_DONE", segment=0)
-    attack.control.send("PING", cookie=1)
+    attack.control.sync()
     attack.push(attack.frame_of(work, work.first))
     return attack.job_ends()
 
@@ -381,7 +396,7 @@ def lease_done_early(attack):
     """The end of a lease whose stripes are still to come: they are received and forgotten."""
     work = attack.leased()
     attack.control.send("LEASE_DONE", lease=0)
-    attack.control.send("PING", cookie=1)
+    attack.control.sync()
     for number in range(work.first, work.first + work.layout.count()):
         attack.send_stripe(work, number)
     time.sleep(1)

@@ -2,7 +2,7 @@
 from .. import digest, manifest, message, need
 from ..channel import Closed, Failed
 from ..wire import Refused, u16, u32
-from . import LOST, destination, good_entries, source
+from . import LOST, PROTOCOL, destination, good_entries, source
 
 
 def named(name, mark, attacks):
@@ -17,14 +17,16 @@ def sends(number, body):
     def attacks(attack):
         attack.begin()
         attack.peer.send(number, body)
-        return attack.job_ends(fails_as=LOST)
+        return attack.job_ends(fails_as=PROTOCOL)
     return attacks
 
 
 GOOD = manifest.Segment(0, list(good_entries()), True).encode()
 SEGMENTS = {
-    "empty": (message.PEER_SEGMENT, b""), "cut": (message.PEER_SEGMENT, GOOD[:-1]), "more": (message.PEER_SEGMENT, GOOD + b"\0"),
-    "count": (message.PEER_SEGMENT, GOOD[:4] + u32(5) + GOOD[8:]), "count-huge": (message.PEER_SEGMENT, GOOD[:4] + u32(2**32 - 1) + GOOD[8:]),
+    "empty": (message.PEER_SEGMENT, b""), "cut": (message.PEER_SEGMENT, GOOD[:-1]),
+    "more": (message.PEER_SEGMENT, GOOD + b"\0"),
+    "count": (message.PEER_SEGMENT, GOOD[:4] + u32(5) + GOOD[8:]),
+    "count-huge": (message.PEER_SEGMENT, GOOD[:4] + u32(2**32 - 1) + GOOD[8:]),
     "magic": (message.PEER_SEGMENT, b"P" + GOOD[:-1]), "oversize": (message.PEER_SEGMENT, GOOD + bytes(1 << 20)),
     "need": (message.PEER_NEED, need.encode(0, [1])), "type": (0x1FF, b""), "control": (3, bytes(8)),
 }
@@ -37,8 +39,9 @@ def peer_twice(attack):
     """A segment of a number that is under way."""
     attack.begin()
     attack.segment()
-    attack.peer.send(message.PEER_SEGMENT, manifest.Segment(0, [manifest.Entry(manifest.DIRECTORY, b"e", 0o755)], True).encode())
-    return attack.job_ends(fails_as=LOST)
+    attack.peer.send(message.PEER_SEGMENT, manifest.Segment(0, [manifest.Entry(manifest.DIRECTORY, b"e", 0o755)],
+                                                            True).encode())
+    return attack.job_ends(fails_as=PROTOCOL)
 
 
 @destination
@@ -46,7 +49,7 @@ def peer_jump(attack):
     """The first segment has the number 5."""
     attack.begin()
     attack.peer.send(message.PEER_SEGMENT, manifest.Segment(5, list(good_entries()), True).encode())
-    return attack.job_ends(fails_as=LOST)
+    return attack.job_ends(fails_as=PROTOCOL)
 
 
 @destination
@@ -60,7 +63,7 @@ def peer_flood(attack):
             attack.peer.receive()
     except (Closed, Failed, ConnectionError):
         pass
-    return attack.job_ends(fails_as=LOST)
+    return attack.job_ends(fails_as=PROTOCOL)
 
 
 def raw(content):
@@ -68,7 +71,7 @@ def raw(content):
     def attacks(attack):
         attack.begin()
         attack.peer.sock.sendall(content(attack.peer))
-        return attack.job_ends(fails_as=LOST)
+        return attack.job_ends(fails_as=PROTOCOL)
     return attacks
 
 
@@ -93,7 +96,7 @@ def peer_replay(attack):
     attack.begin()
     content = attack.peer.sealed(message.PEER_SEGMENT, manifest.Segment(0, list(good_entries()), False).encode())
     attack.peer.sock.sendall(content + content)
-    return attack.job_ends(fails_as=LOST)
+    return attack.job_ends(fails_as=PROTOCOL)
 
 
 @destination
@@ -103,7 +106,7 @@ def peer_reflected(attack):
     attack.peer.send(message.PEER_SEGMENT, manifest.Segment(0, list(good_entries()), False).encode())
     attack.peer.sock.settimeout(20)
     attack.peer.sock.sendall(attack.peer.sock.recv(65536))
-    return attack.job_ends(fails_as=LOST)
+    return attack.job_ends(fails_as=PROTOCOL)
 
 
 @destination
@@ -121,7 +124,7 @@ def answers(make):
     def attacks(siege):
         segment = siege.walked()
         siege.peer.send(message.PEER_NEED, make(segment))
-        return siege.job_ends(fails_as=LOST)
+        return siege.job_ends(fails_as=PROTOCOL)
     return attacks
 
 
@@ -147,13 +150,16 @@ NEEDS = {
     "number": lambda segment: need.encode(segment.number + 1, need.of_all(segment)),
     "count": lambda segment: need.encode(segment.number, need.of_all(segment)[:-1]),
     "count-more": lambda segment: need.encode(segment.number, need.of_all(segment) + [0]),
-    "empty": lambda segment: b"", "cut": lambda segment: whole(segment)[:-1], "more": lambda segment: whole(segment) + b"\0",
+    "empty": lambda segment: b"", "cut": lambda segment: whole(segment)[:-1],
+    "more": lambda segment: whole(segment) + b"\0",
     "magic": lambda segment: b"Q" + whole(segment)[1:], "verdict": lambda segment: whole(segment)[:-1] + b"\3",
     "oversize": lambda segment: whole(segment) + bytes(1 << 20),
     "directory": changed_needs(lambda entry, verdict: 1 if entry.type == manifest.DIRECTORY else verdict),
     "leaves-of-packed": changed_needs(lambda entry, verdict: [(0, 1)] if entry.path == b"a" else verdict),
-    "no-leaves": of_large([]), "leaf-beyond": of_large([(3, 1)]), "leaves-beyond": of_large([(0, 4)]), "leaf-empty": of_large([(0, 0)]),
-    "leaves-touch": of_large([(0, 1), (1, 1)]), "leaves-twice": of_large([(0, 2), (1, 1)]), "leaf-overflow": of_large([(2**64 - 1, 2)]),
+    "no-leaves": of_large([]), "leaf-beyond": of_large([(3, 1)]), "leaves-beyond": of_large([(0, 4)]),
+    "leaf-empty": of_large([(0, 0)]),
+    "leaves-touch": of_large([(0, 1), (1, 1)]), "leaves-twice": of_large([(0, 2), (1, 1)]),
+    "leaf-overflow": of_large([(2**64 - 1, 2)]),
 }
 for key, make_need in NEEDS.items():
     named(f"need-{key}", source, answers(make_need))
@@ -164,7 +170,7 @@ def need_twice(siege):
     segment = siege.walked()
     siege.lay_out(segment)
     siege.peer.send(message.PEER_NEED, whole(segment))
-    return siege.job_ends(fails_as=LOST)
+    return siege.job_ends(fails_as=PROTOCOL)
 
 
 @source
@@ -172,21 +178,21 @@ def need_early(siege):
     """An answer to a segment that has not come."""
     siege.begin()
     siege.peer.send(message.PEER_NEED, need.encode(3, [1]))
-    return siege.job_ends(fails_as=LOST)
+    return siege.job_ends(fails_as=PROTOCOL)
 
 
 @source
 def need_as_segment(siege):
     siege.walked()
     siege.peer.send(message.PEER_SEGMENT, GOOD)
-    return siege.job_ends(fails_as=LOST)
+    return siege.job_ends(fails_as=PROTOCOL)
 
 
 @source
 def source_peer_tag(siege):
     segment = siege.walked()
     siege.peer.sock.sendall(flip_last(siege.peer.sealed(message.PEER_NEED, whole(segment))))
-    return siege.job_ends(fails_as=LOST)
+    return siege.job_ends(fails_as=PROTOCOL)
 
 
 @source

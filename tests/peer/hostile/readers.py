@@ -17,7 +17,8 @@ def opened(attack):
 
 
 def record(path, **words):
-    return Record(**{"type": 2, "outcome": MOVED, "proof": WIRE, "mode": 0o644, "size": 7, "mtime": (0, 0), "digest": bytes(16),
+    return Record(**{"type": 2, "outcome": MOVED, "proof": WIRE, "mode": 0o644, "size": 7, "mtime": (0, 0),
+                     "digest": bytes(16),
                      "path": path, **words}).encode()
 
 
@@ -31,9 +32,12 @@ def says(name, **fields):
 
 WRONG = {
     "check-empty": ("CHECK", {}), "check-cut": ("CHECK", {"records": blob(record(b"a"))[:-1]}),
-    "check-more": ("CHECK", {"records": blob(record(b"a") + b"\0")}), "check-dotdot": ("CHECK", {"records": blob(record(b"../outside/secret"))}),
-    "check-absolute": ("CHECK", {"records": blob(record(b"/etc/passwd"))}), "check-type": ("CHECK", {"records": blob(record(b"a", type=4))}),
-    "link": ("LINK", {"dial": 1, "streams": 1}), "lease": ("LEASE", {"count": 1}), "finish": ("FINISH", {}), "walk": ("WALK", {}),
+    "check-more": ("CHECK", {"records": blob(record(b"a") + b"\0")}),
+    "check-dotdot": ("CHECK", {"records": blob(record(b"../outside/secret"))}),
+    "check-absolute": ("CHECK", {"records": blob(record(b"/etc/passwd"))}),
+    "check-type": ("CHECK", {"records": blob(record(b"a", type=4))}),
+    "link": ("LINK", {"dial": 1, "streams": 1}), "lease": ("LEASE", {"count": 1}), "finish": ("FINISH", {}),
+    "walk": ("WALK", {}),
     "open": ("OPEN", {"role": 2}), "checked": ("CHECKED", {}),
 }
 for key, (name_of_message, fields_of_message) in WRONG.items():

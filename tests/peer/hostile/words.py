@@ -31,7 +31,8 @@ HELLO = ("HELLO", {"version": 1, "version_min": 1, "features": 1, "required": 1}
 for name_of_first in ("OPEN", "LINK", "WALK", "LEASE", "FINISH", "FAIL", "CLOSED", "DEST_OPENED"):
     named(f"before-hello-{name_of_first.lower().replace('_', '-')}", destination, first_words((name_of_first, {})))
     if name_of_first != "OPEN":
-        named(f"before-open-{name_of_first.lower().replace('_', '-')}", destination, first_words(HELLO, (name_of_first, {})))
+        named(f"before-open-{name_of_first.lower().replace('_', '-')}", destination,
+              first_words(HELLO, (name_of_first, {})))
 named("second-hello", destination, first_words(HELLO, HELLO))
 
 
@@ -82,7 +83,8 @@ def opens(**fields):
     """An OPEN that cannot be: the connection is closed."""
     def attacks(attack):
         attack.job.hello()
-        attack.control.send("OPEN", **{**attack.job.open_fields(), "sources": source_description(DIRECTORY, True, b""), **fields})
+        attack.control.send("OPEN", **{**attack.job.open_fields(), "sources": source_description(DIRECTORY, True, b""),
+                                       **fields})
         return attack.job_ends()
     return attacks
 
@@ -133,26 +135,34 @@ def says(name, **fields):
 
 WRONG = {
     # for another role or direction, or out of their phase
-    "open": ("OPEN", {}), "hello": ("HELLO", {}), "walk": ("WALK", {}), "retry": ("RETRY", {}), "stripe-bad": ("STRIPE_BAD", {}),
+    "open": ("OPEN", {}), "hello": ("HELLO", {}), "walk": ("WALK", {}), "retry": ("RETRY", {}),
+    "stripe-bad": ("STRIPE_BAD", {}),
     "stripes-done": ("STRIPES_DONE", {}), "stream-ended": ("STREAM_ENDED", {}), "segment-closed": ("SEGMENT_CLOSED", {}),
-    "dest-opened": ("DEST_OPENED", {}), "source-opened": ("SOURCE_OPENED", {}), "linked": ("LINKED", {}), "closed": ("CLOSED", {}),
+    "dest-opened": ("DEST_OPENED", {}), "source-opened": ("SOURCE_OPENED", {}), "linked": ("LINKED", {}),
+    "closed": ("CLOSED", {}),
     "entries-done": ("ENTRIES_DONE", {}), "finished": ("FINISHED", {}), "problem": ("PROBLEM", {}), "fail": ("FAIL", {}),
     # of things that are not
     "place-of-nothing": ("SEGMENT_PLACE", {"segment": 7}), "lease-done-of-nothing": ("LEASE_DONE", {"lease": 7}),
-    "redial": ("REDIAL", {"stream": 0, "attempt": 1}), "link": ("LINK", {"dial": 3}), "link-inside": ("LINK", {"dial": 2}),
-    "check": ("CHECK", {}), "lease-empty": ("LEASE", {"count": 0}), "lease-of-1025": ("LEASE", {"count": 1025}), "lease-overflow": ("LEASE", {"first": 2**64 - 1, "count": 2}),
+    "redial": ("REDIAL", {"stream": 0, "attempt": 1}), "link": ("LINK", {"dial": 3}),
+    "link-inside": ("LINK", {"dial": 2}),
+    "check": ("CHECK", {}), "lease-empty": ("LEASE", {"count": 0}), "lease-of-1025": ("LEASE", {"count": 1025}),
+    "lease-overflow": ("LEASE", {"first": 2**64 - 1, "count": 2}),
     "segment-done-of-nothing": ("SEGMENT_DONE", {"segment": 7}),
 }
 for key, (name_of_message, fields_of_message) in WRONG.items():
     named(f"wrong-{key}", destination, says(name_of_message, **fields_of_message))
 
 WRONG_FOR_SOURCE = {
-    "hello": ("HELLO", {}), "open": ("OPEN", {}), "walk-again": ("WALK", {"names": blob(b"")}), "walk-names": ("WALK", {"names": b""}),
-    "finish": ("FINISH", {}), "segment-closed": ("SEGMENT_CLOSED", {}), "place-of-nothing": ("SEGMENT_PLACE", {"segment": 7}),
-    "lease-done-of-nothing": ("LEASE_DONE", {"lease": 7}), "segment-done-of-nothing": ("SEGMENT_DONE", {"segment": 7}),
-    "problem-of-nothing": ("PROBLEM", {"segment": 7, "count": 1}), "stream-1024": ("STREAM_ENDED", {"stream": 1024}),
-    "stream-beyond": ("STREAM_ENDED", {"stream": 2}), "lease-empty": ("LEASE", {"count": 0}), "lease-of-1025": ("LEASE", {"count": 1025}),
-    "lease-of-nothing": ("LEASE", {"segment": 7, "count": 1}), "runs-cut": ("STRIPES_DONE", {"settled": 1, "runs": bytes(17)}),
+    "hello": ("HELLO", {}), "open": ("OPEN", {}), "walk-again": ("WALK", {"names": blob(b"")}),
+    "walk-names": ("WALK", {"names": b""}),
+    "finish": ("FINISH", {}), "segment-closed": ("SEGMENT_CLOSED", {}),
+    "place-of-nothing": ("SEGMENT_PLACE", {"segment": 7}),
+    "lease-done-of-nothing": ("LEASE_DONE", {"lease": 7}), "problem-of-nothing": ("PROBLEM", {"segment": 7, "count": 1}),
+    "stream-1024": ("STREAM_ENDED", {"stream": 1024}),
+    "stream-beyond": ("STREAM_ENDED", {"stream": 2}), "lease-empty": ("LEASE", {"count": 0}),
+    "lease-of-1025": ("LEASE", {"count": 1025}),
+    "lease-of-nothing": ("LEASE", {"segment": 7, "count": 1}),
+    "runs-cut": ("STRIPES_DONE", {"settled": 1, "runs": bytes(17)}),
     "redial": ("REDIAL", {"stream": 0, "attempt": 1}), "compared": ("SEGMENT_COMPARED", {}),
 }
 for key, (name_of_message, fields_of_message) in WRONG_FOR_SOURCE.items():
@@ -161,6 +171,22 @@ for key, (name_of_message, fields_of_message) in WRONG_FOR_SOURCE.items():
         siege.control.send(name, **fields)
         return siege.job_ends()
     named(f"source-wrong-{key}", source, says_to_source)
+
+
+@source
+def source_segment_done_of_nothing(siege):
+    siege.walked()
+    siege.control.send("SEGMENT_DONE", segment=7)
+    return siege.job_ends()
+
+
+@source
+def source_lease_then_place(siege):
+    """A lease of a segment that has no place yet, which then gets another one."""
+    siege.lay_out(siege.walked(), place=False)
+    siege.control.send("LEASE", first=0, count=1)
+    siege.control.send("SEGMENT_PLACE", first=100)
+    return siege.job_ends()
 
 
 @source
@@ -241,11 +267,14 @@ def place_overflow(attack):
 
 GOOD_PING = message.Message("PING", cookie=1).encode()
 BYTES = {
-    "type-0": message.encode(0, b""), "type-1000": message.encode(1000, b""), "type-of-peer": message.encode(message.PEER_SEGMENT, b""),
-    "type-65535": message.encode(65535, bytes(100)), "oversize": u32((128 << 10) + 1) + u16(3), "huge": u32(2**32 - 1) + u16(3),
+    "type-0": message.encode(0, b""), "type-1000": message.encode(1000, b""),
+    "type-of-peer": message.encode(message.PEER_SEGMENT, b""),
+    "type-65535": message.encode(65535, bytes(100)), "oversize": u32((128 << 10) + 1) + u16(3),
+    "huge": u32(2**32 - 1) + u16(3),
     "too-long": message.encode(3, bytes(9)), "too-short": message.encode(3, bytes(7)), "empty": message.encode(28, b""),
     "blob-over": message.encode(2, bytes(5) + u32(32) + bytes(44)), "blob-beyond": message.encode(13, bytes(16) + u32(1)),
-    "blob-huge": message.encode(13, bytes(16) + u32(2**32 - 1)), "garbage": bytes(range(256)) * 8, "text": b"GET / HTTP/1.1\r\n\r\n",
+    "blob-huge": message.encode(13, bytes(16) + u32(2**32 - 1)), "garbage": bytes(range(256)) * 8,
+    "text": b"GET / HTTP/1.1\r\n\r\n",
     "largest": message.encode(13, bytes(128 << 10)),
 }
 
