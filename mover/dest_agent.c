@@ -75,7 +75,8 @@ static int decode_sources(const struct blob *list, struct source_found *out, uin
             return -EPROTO;
         struct blob b = blob_of(name, len);
         blob_string(&b, f->name, sizeof f->name);
-        if (!f->contents && !manifest_path_safe(f->name, strlen(f->name)))
+        bool component = manifest_path_safe(f->name, strlen(f->name)) && strchr(f->name, '/') == NULL;
+        if (!f->contents && !component)
             return -EPROTO;
     }
     *count = n;
@@ -225,9 +226,7 @@ static int dest_role_open(struct agent *a, const struct msg_open *m, struct mess
 static int on_place(struct dest_agent *d, const struct msg_segment_place *m)
 {
     struct work *w = worktab_get(d->works, m->segment);
-    if (w == NULL)
-        return -EPROTO;
-    int rc = layout_place(w->layout, m->first);
+    int rc = w != NULL ? work_place(w, m->first) : -EPROTO;
     if (rc == 0) {
         pthread_mutex_lock(&d->plan_lock);
         dest_plan_placed(d->plan, m->first + layout_count(w->layout));
@@ -256,9 +255,15 @@ static int on_lease(struct dest_agent *d, const struct message *m)
 
 static int on_segment_done(struct dest_agent *d, uint64_t segment)
 {
+    struct work *w = worktab_get(d->works, segment);
     pthread_mutex_lock(&d->plan_lock);
-    dest_plan_segment_forget(d->plan, segment);
+    bool over = w != NULL && w->placed && dest_plan_segment_over(d->plan, segment);
+    if (over)
+        dest_plan_segment_forget(d->plan, segment);
     pthread_mutex_unlock(&d->plan_lock);
+    worktab_put(d->works, w);
+    if (!over)
+        return -EPROTO;
     worktab_drop(d->works, segment);
     return 0;
 }

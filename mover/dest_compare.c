@@ -373,6 +373,17 @@ static int answer(struct compare *c, struct channel *peer)
     return 0;
 }
 
+// Segments come in order, and only so many are under way.
+static int admit(struct dest_agent *d, uint64_t number)
+{
+    pthread_mutex_lock(&d->plan_lock);
+    bool good = number == d->next_segment && d->open_segments < SEGMENTS_OPEN_MAX;
+    d->next_segment += good;
+    d->open_segments += good;
+    pthread_mutex_unlock(&d->plan_lock);
+    return good ? 0 : -EPROTO;
+}
+
 static int on_segment(struct dest_agent *d, struct path_cache *cache, struct channel *peer, bool retry,
                       const uint8_t *bytes, size_t len)
 {
@@ -380,6 +391,8 @@ static int on_segment(struct dest_agent *d, struct path_cache *cache, struct cha
     c.work = calloc(1, sizeof *c.work);
     c.side = calloc(1, sizeof *c.side);
     int rc = c.work != NULL && c.side != NULL ? segment_decode(bytes, len, &c.work->segment) : -ENOMEM;
+    if (rc == 0)
+        rc = admit(d, c.work->segment->number);
     if (rc == 0) {
         uint32_t count = c.work->segment->entry_count;
         c.work->number = c.work->segment->number;

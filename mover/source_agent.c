@@ -175,20 +175,24 @@ static int on_walk(struct source_agent *s, const struct msg_walk *m)
 static int on_place(struct source_agent *s, const struct msg_segment_place *m)
 {
     struct work *w = worktab_get(s->works, m->segment);
-    int rc = w != NULL && w->layout != NULL ? layout_place(w->layout, m->first) : -EPROTO;
+    int rc = w != NULL && w->layout != NULL ? work_place(w, m->first) : -EPROTO;
     worktab_put(s->works, w);
     return rc;
 }
 
 static int on_segment_done(struct source_agent *s, uint64_t segment)
 {
-    worktab_drop(s->works, segment);
+    struct work *w = worktab_get(s->works, segment);
     pthread_mutex_lock(&s->lock);
-    int rc = s->open_segments > 0 ? 0 : -EPROTO;
-    s->open_segments -= rc == 0;
+    bool over = w != NULL && w->placed && !source_plan_leased(s->plan, segment);
+    s->open_segments -= over;
     pthread_mutex_unlock(&s->lock);
+    worktab_put(s->works, w);
+    if (!over)
+        return -EPROTO;
+    worktab_drop(s->works, segment);
     stream_wake(s->agent->peer);
-    return rc;
+    return 0;
 }
 
 // A file changed while it was read: it will be in the retry segment.

@@ -2,6 +2,7 @@
 #include "mover/work.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -10,9 +11,18 @@ struct worktab {
     struct work *first;
 };
 
+int work_place(struct work *w, uint64_t first)
+{
+    if (w->placed)
+        return -EPROTO;
+    int rc = layout_place(w->layout, first);
+    w->placed = rc == 0;
+    return rc;
+}
+
 bool work_has(const struct work *w, uint64_t first, uint64_t count)
 {
-    if (w->layout == NULL || first < layout_first(w->layout))
+    if (!w->placed || first < layout_first(w->layout))
         return false;
     uint64_t at = first - layout_first(w->layout), all = layout_count(w->layout);
     return at <= all && count <= all - at;

@@ -14,6 +14,7 @@ struct work {
     struct segment *segment;
     struct need *need; // the source has none until the answer comes
     struct layout *layout;
+    bool placed; // the layout has its first stripe; the control thread's
     void *side; // what the role keeps of it
     void (*side_free)(void *side);
     unsigned refs; // of the table's lock
@@ -30,6 +31,8 @@ struct work *worktab_get(struct worktab *t, uint64_t number);
 void worktab_put(struct worktab *t, struct work *w); // NULL is fine
 // Out of the table; it lives on while somebody holds it.
 void worktab_drop(struct worktab *t, uint64_t number);
+// The first stripe of its layout is known now. -EPROTO: it was before; -EOVERFLOW.
+MUST_CHECK int work_place(struct work *w, uint64_t first);
 // Whether all of these stripes are laid out in it.
 bool work_has(const struct work *w, uint64_t first, uint64_t count);
 // Frees a work that is in no table.

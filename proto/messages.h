@@ -26,14 +26,19 @@
 // [C] take a role (enum open_role) in a job. paths: list of blobs: the SRCs as the user wrote them, or the
 // one DST. For a destination also: boot and sources as SOURCE_OPENED gave them. OPEN_VERIFY: paths has the
 // one directory that holds the entries of a receipt; of the rest only job, host and user mean anything.
-#define MSG_OPEN(F, B)                                                                                \
-    F(u8, role)                                                                                       \
-    F(id, job)                                                                                        \
-    F(id, agent)                                                                                      \
-    F(secret, secret)                                                                                 \
-    F(u32, stripe_bytes) F(u32, streams) F(u8, engine) F(u8, direct) F(u8, encrypt) F(u64, rate_bits) \
-        F(u32, io_timeout_s) B(host, ADDRESS_BYTES_MAX) B(user, 64) B(paths, 64 * KIB) B(boot, 63)    \
-            B(sources, 40 * KIB)
+#define MSG_OPEN(F, B)   \
+    F(u8, role)          \
+    F(id, job)           \
+    F(id, agent)         \
+    F(secret, secret)    \
+    F(u32, stripe_bytes) \
+    F(u32, streams)      \
+    F(u8, engine)        \
+    F(u8, direct)        \
+    F(u8, encrypt)       \
+    F(u64, rate_bits)    \
+    F(u32, io_timeout_s) \
+    B(host, ADDRESS_BYTES_MAX) B(user, 64) B(paths, 64 * KIB) B(boot, 63) B(sources, 40 * KIB)
 // [S] sources: list of {u8 type as enum entry_type, u8 contents (trailing slash), u64 dev, u64 inode, blob
 // base name}.
 #define MSG_SOURCE_OPENED(F, B) \

@@ -17,12 +17,10 @@ enum talk { TALK_NORMAL, TALK_PROGRESS, TALK_QUIET };
 
 struct copy_options {
     const char *key, *json, *bind, *rsh, *remote_path, *state;
-    uint64_t streams, rate_bits, stripe_bytes, io_timeout_s;
+    uint64_t streams, rate_bits, stripe_bytes;
     int engine, direct, encrypt, json_events, talk, verbose, dial, family;
     struct port_range ports;
 };
-
-enum { IO_TIMEOUT_MAX_S = 30 * 24 * 3600 };
 
 // In the order of the enums.
 static const char *const engine_words[] = {"auto", "uring", "aio", "threads", NULL};
@@ -106,13 +104,6 @@ static const struct option_row copy_rows[] = {
      AT(remote_path),
      .arg = "PROGRAM",
      .help = "penstock on the other host, when it is not found by that name"},
-    {.name = "io-timeout",
-     .kind = OPTION_TIME,
-     AT(io_timeout_s),
-     .arg = "TIME",
-     .min = 1,
-     .max = IO_TIMEOUT_MAX_S,
-     .help = "how long storage may stand still before the job gives up; 1h unless given"},
     {.name = "state",
      .kind = OPTION_TEXT,
      AT(state),
@@ -267,7 +258,6 @@ static struct job_config job_config(const struct copy *c)
         .rsh = opt->rsh,
         .remote_path = opt->remote_path,
         .state_dir = c->state[0] != '\0' ? c->state : NULL,
-        .io_timeout_s = (uint32_t)opt->io_timeout_s,
     };
 }
 
@@ -373,7 +363,6 @@ int cmd_copy(int argc, char **argv)
     c->opt = (struct copy_options){.rsh = "ssh",
                                    .remote_path = "penstock",
                                    .encrypt = 1,
-                                   .io_timeout_s = 3600,
                                    .stripe_bytes = STRIPE_BYTES_DEFAULT};
     int status = options_take(&copy_options, argc, argv, &c->opt, &found);
     if (status < 0) {

@@ -105,6 +105,17 @@ int dest_plan_segment(struct dest_plan *p, uint64_t number, uint32_t entries, co
     return 0;
 }
 
+bool dest_plan_segment_over(const struct dest_plan *p, uint64_t number)
+{
+    const struct plan_segment *s = segment_find(p, number);
+    if (s == NULL || s->open > 0)
+        return false;
+    for (const struct lease *l = p->leases; l != NULL; l = l->next)
+        if (l->segment == number)
+            return false;
+    return true;
+}
+
 void dest_plan_segment_forget(struct dest_plan *p, uint64_t number)
 {
     for (struct plan_segment **at = &p->segments; *at != NULL; at = &(*at)->next) {

@@ -124,6 +124,14 @@ int source_plan_lease_done(struct source_plan *p, uint64_t id)
     return -EPROTO;
 }
 
+bool source_plan_leased(const struct source_plan *p, uint64_t segment)
+{
+    for (uint32_t i = 0; i < p->lease_count; i++)
+        if (p->leases[i].segment == segment)
+            return true;
+    return false;
+}
+
 bool source_plan_take(struct source_plan *p, uint32_t stream, uint32_t attempt, uint64_t *segment,
                       uint64_t *stripe, bool *again)
 {

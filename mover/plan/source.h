@@ -23,6 +23,9 @@ MUST_CHECK int source_plan_lease(struct source_plan *p, uint64_t lease, uint64_t
 // All of the lease is durable or settled: forget it. Unknown: -EPROTO.
 MUST_CHECK int source_plan_lease_done(struct source_plan *p, uint64_t lease);
 
+// Whether a lease of the segment is open.
+bool source_plan_leased(const struct source_plan *p, uint64_t segment);
+
 // The next stripe to send, the lowest first, for a stream attempt that is not over; *again: it was on a
 // stream before. false: none now.
 bool source_plan_take(struct source_plan *p, uint32_t stream, uint32_t attempt, uint64_t *segment,

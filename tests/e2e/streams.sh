@@ -17,7 +17,7 @@ WAYS=(
     '--engine uring' '--engine aio' '--engine threads'
     '--direct on' '--direct off' '--engine aio --direct on' '--engine threads --direct on --encrypt off'
     '--rate 100M' '--rate 1G --streams 3' '--stripe 16M --streams 8'
-    '--dial src' '--dial dst' '-4' '--bind 127.0.0.1' '--ports PORT-PORT2' '--io-timeout 1m'
+    '--dial src' '--dial dst' '-4' '--bind 127.0.0.1' '--ports PORT-PORT2'
 )
 
 way() {
@@ -52,7 +52,7 @@ one_port() {
     same_copy "$WORK/source" "$WORK/root/through.one.port"
 }
 
-REFUSED=('3 192.0.2.99 --bind 192.0.2.99' '3 in_use --ports PORT')
+REFUSED=('3 assign --bind 192.0.2.99' '3 in_use --ports PORT')
 
 refused() {
     fresh

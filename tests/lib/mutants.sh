@@ -18,7 +18,7 @@ mutants_begin() {
 # Builds the program that tests for $1 (sim or unit) and runs its part $2; the result lines go to $RESULTS.
 mutant_run() {
     local program=build/$VARIANT/tests/$1
-    make -C "$MUTANTS" --no-print-directory VARIANT="$VARIANT" "$program" || fail "$1 does not build"
+    make -C "$MUTANTS" --no-print-directory BUILD=build VARIANT="$VARIANT" "$program" || fail "$1 does not build"
     case $1 in
     sim) RESULTS=$("$MUTANTS/$program" --seeds "$MUTANT_SEEDS" "$2" 2>/dev/null) || true ;;
     unit) RESULTS=$("$MUTANTS/$program" "$2" 2>/dev/null) || true ;;
