@@ -110,8 +110,9 @@ FAULTS=(
     "flip_in_answer   flip:data:2:down:40                                0 0"
     "flip_some        flip:data:*:up:$IN_BODY:$((5 * FRAME))             0 12"
     "wait             wait:data:1:up:$IN_BODY                            0 0"
-    "flip_control     flip:control:1:up:1200                             6 8"
-    "cut_control      cut:control:1:down:2000                            6 8"
+    "flip_hello       flip:control:1:up:100                              3 0"
+    "flip_control     flip:control:1:up:1000                             6 8"
+    "cut_control      cut:control:1:down:900                             6 8"
     "flip_peer        flip:peer:1:up:150                                 6 8"
     "cut_peer         cut:peer:1:up:150                                  6 8"
 )
@@ -166,12 +167,13 @@ hopeless() {
     cmp "$WORK/large/a" "$WORK/root/hopeless/a"
 }
 
-# No path for data at all: the addresses that were tried are named.
-no_path() {
+# Where the address that the user has lets only the control connection through, the agent's own one may do.
+other_address() {
     fresh
     path_with 'cut:peer:*:up:60 cut:data:*:up:60'
-    copy 3 --dial src --key "$WORK/key" "$WORK/large/" "penstock://127.0.0.1:$PATH_PORT/none"
-    says "127.0.0.1:$PATH_PORT"
+    copy 0 --dial src --key "$WORK/key" "$WORK/large/" "penstock://127.0.0.1:$PATH_PORT/around"
+    wait_line proxy 'cut at' 1
+    same_copy "$WORK/large" "$WORK/root/around"
 }
 
 make_tree "$WORK/source" 7 >&2
@@ -192,4 +194,4 @@ for ROW in "${FAULTS[@]}"; do
 done
 case_run fault_down fault_down
 case_run hopeless hopeless
-case_run no_path no_path
+case_run other_address other_address

@@ -1,5 +1,5 @@
-// The parts of a receipt: an entry (also as it comes in ENTRIES_DONE), the job, its end. The first byte
-// chooses. What is accepted must be written again as the same bytes.
+// The parts of a receipt: an entry (also as it comes in ENTRIES_DONE and CHECK), the job, its end; and the
+// results of CHECKED. The first byte chooses. What is accepted must be written again as the same bytes.
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +8,30 @@
 #include <unistd.h>
 
 #include "mover/receipt_file.h"
+#include "proto/check.h"
 #include "proto/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum part { PART_ENTRY, PART_JOB, PART_END, PART_FILE, PARTS };
+enum part { PART_ENTRY, PART_JOB, PART_END, PART_FILE, PART_RESULTS, PARTS };
+
+static int64_t results_again(const uint8_t *data, size_t size, uint8_t *out)
+{
+    struct receipt_entry entry = {.type = ENTRY_FILE, .path = blob_text("f")};
+    struct check_result result;
+    struct wire_reader r;
+    struct wire_writer w;
+    struct err err;
+    wire_reader_init(&r, data, size);
+    wire_writer_init(&w, out, size);
+    while (wire_left(&r) > 0) {
+        if (check_get(&r, &result) < 0)
+            return -1;
+        check_put(&w, &result);
+        check_err(&result, &entry, &err);
+    }
+    return wire_written(&w);
+}
 
 // Decodes and encodes again: bytes written, or -1 when it was refused.
 static int64_t again(enum part part, const uint8_t *data, size_t size, uint8_t *out)
@@ -30,6 +49,8 @@ static int64_t again(enum part part, const uint8_t *data, size_t size, uint8_t *
         return receipt_job_decode(data, size, &job) < 0 ? -1 : receipt_job_encode(&job, out, size);
     case PART_END:
         return receipt_end_decode(data, size, &end) < 0 ? -1 : receipt_end_encode(&end, out, size);
+    case PART_RESULTS:
+        return results_again(data, size, out);
     case PART_FILE:
     case PARTS:
         break;

@@ -7,48 +7,42 @@
 #include "tests/sim/watch.h"
 #include "tests/sim/world.h"
 
-// From so many seeds on, each call fails with each error; below, with one of them.
+// Each pass is a world of its own for each host, in which calls come in the same order every time.
+static const struct pass {
+    int error;
+    bool resumed; // the run that is struck goes on where another was cut off
+} passes[] = {{EIO, false}, {EIO, true}, {ENOSPC, false}, {EACCES, false}};
+
+// All passes from so many seeds on, else the first two.
 enum { SEEDS_FOR_ALL = 200, CUT_ONCE_IN = 200 };
 
-static const int errors[] = {EIO, ENOSPC, EACCES};
-
-// The world's number says which error strikes which call where: first all calls of a host that are this
-// seed's.
 struct strike {
-    unsigned host, error;
+    unsigned host, pass;
     uint64_t call;
 };
 
 static struct strike strike_now;
 
-static void strike_first(struct turn *t)
-{
-    strike_now = (struct strike){.call = t->seed, .error = (unsigned)(t->seed % ARRAY_LEN(errors))};
-}
-
-// The next one of this seed; `fired`: there are more calls than that. False: that was all.
+// The next one of this seed, which has every so many calls; `fired`: there are more calls than that. False:
+// that was all.
 static bool strike_next(const struct turn *t, bool fired)
 {
     struct strike *s = &strike_now;
-    if (fired) {
-        s->call += t->seeds;
-        s->error = t->seeds < SEEDS_FOR_ALL ? (s->error + 1) % ARRAY_LEN(errors) : s->error;
+    s->call += t->seeds;
+    if (fired)
         return true;
-    }
     s->call = t->seed;
     if (++s->host < HOSTS)
         return true;
     s->host = 0;
-    s->error = (s->error + 1) % ARRAY_LEN(errors);
-    return t->seeds >= SEEDS_FOR_ALL && s->error != t->seed % ARRAY_LEN(errors);
+    return ++s->pass < (t->seeds < SEEDS_FOR_ALL ? ARRAY_LEN(passes) / 2 : ARRAY_LEN(passes));
 }
 
-// Calls come in the same order in worlds of the same seed.
 void sweep_prepare(struct turn *t)
 {
     if (t->number == 0)
-        strike_first(t);
-    t->world_seed = 1 + strike_now.error + ARRAY_LEN(errors) * strike_now.host;
+        strike_now = (struct strike){.call = t->seed};
+    t->world_seed = 1 + strike_now.pass + ARRAY_LEN(passes) * strike_now.host;
 }
 
 static bool may_end_with(int exit_status)
@@ -81,7 +75,7 @@ static void failing_run(struct model *m, struct host *h)
     for (unsigned i = 0; i < HOSTS; i++)
         world_host(i)->trouble = (struct trouble){0};
     h->trouble.fail_at = strike_now.call;
-    h->trouble.fail_errno = errors[strike_now.error];
+    h->trouble.fail_errno = passes[strike_now.pass].error;
     run_copy(&r);
     h->trouble.fail_at = 0;
     if (r.result.exit_status == 0) {
@@ -100,14 +94,14 @@ void scenario_sweep(void *turn)
     static struct model m;
     const struct shape shape = {.files = 7, .dirs = 2, .links = 2, .bytes = 2 * MIB, .full = true};
     struct host *h = world_host(strike_now.host);
-    bool resumed = (strike_now.call + strike_now.error) % 2 == 1;
+    const struct pass *pass = &passes[strike_now.pass];
     struct run r;
-    world_note("errno %d at call %llu of %s%s", errors[strike_now.error], (unsigned long long)strike_now.call,
-               h->name, resumed ? " in a second run" : "");
+    world_note("errno %d at call %llu of %s%s", pass->error, (unsigned long long)strike_now.call, h->name,
+               pass->resumed ? " in a second run" : "");
     model_make(&m, &shape);
     model_make_old(&m, 20, 10);
     watch_begin(&m);
-    if (resumed)
+    if (pass->resumed)
         cut_run(&m);
     failing_run(&m, h);
     set_run(&r);

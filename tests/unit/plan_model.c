@@ -204,7 +204,7 @@ static void model_init(struct model *m)
     m->walk_left = (uint32_t)rnd_below(m->r, m->setup.segments + 1);
     m->end_alone = model_chance(m, 1, 3);
     struct coord_config cfg = {.streams = m->stream_count,
-                               .stripe_bytes = STRIPE_BYTES_MIN << rnd_below(m->r, 5),
+                               .stripe_bytes = (uint32_t)STRIPE_BYTES_MIN << rnd_below(m->r, 5),
                                .host = "",
                                .user = "",
                                .software = "",
