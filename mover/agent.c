@@ -368,7 +368,7 @@ static void say_closed(struct agent *a)
 // far as they go: what is missing later is told by the operation that lacks it.
 static void raise_limits(void)
 {
-    static const int limits[] = {RLIMIT_NOFILE, RLIMIT_MEMLOCK};
+    static const __rlimit_resource_t limits[] = {RLIMIT_NOFILE, RLIMIT_MEMLOCK};
     for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
         struct rlimit limit;
         if (getrlimit(limits[i], &limit) < 0)
