@@ -48,7 +48,8 @@ enum dest_answer {
 enum dest_answer dest_plan_arrive(struct dest_plan *p, uint64_t segment, uint64_t stripe);
 // It did not come whole, or damaged: NONE again.
 void dest_plan_lost(struct dest_plan *p, uint64_t stripe);
-// It came whole but damaged: NONE again. true: for the last time (DAMAGED_MAX); then it is SETTLED, and what it carries fails.
+// It came whole but damaged: NONE again. true: for the last time (DAMAGED_MAX); then it is SETTLED, and what
+// it carries fails.
 bool dest_plan_damaged(struct dest_plan *p, uint64_t stripe);
 
 // One written stripe: embedded in what the owner keeps of it (leaves, states).

@@ -207,6 +207,7 @@ static void test_records(void)
     for (size_t i = 0; i < PATH_BYTES_MAX; i++)
         path[i] = i % 200 == 199 ? '/' : 'p';
     path[PATH_BYTES_MAX - 1] = 'p'; // no slash at the end
+    path[PATH_BYTES_MAX] = '\0';
     struct digest digest = {{7}};
     for (uint32_t i = 0; i < RECORDS; i++) { // the longest path among short ones
         struct entry e = tree_file(path, i);
