@@ -25,10 +25,10 @@ void dest_plan_free(struct dest_plan *p);
 // -EEXIST, -ENOMEM.
 MUST_CHECK int dest_plan_segment(struct dest_plan *p, uint64_t segment, uint32_t entries,
                                  const uint64_t *stripes, uint32_t open_entries);
-// All its entries are settled. Stripes of files that failed may still arrive, be written and committed: of a
-// forgotten segment every entry has failed, and none is settled once more.
 // Every entry of the segment is settled and no lease of it is open: it may be forgotten.
 bool dest_plan_segment_over(const struct dest_plan *p, uint64_t segment);
+// Stripes of files that failed may still arrive, be written and committed: of a forgotten segment every entry
+// has failed, and none is settled once more.
 void dest_plan_segment_forget(struct dest_plan *p, uint64_t segment);
 
 // The segment's stripes were numbered up to `end`: a stripe below it that no lease has is done or settled,

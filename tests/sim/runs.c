@@ -15,7 +15,7 @@ void run_random(struct run *r)
 {
     struct rng *rng = world_rng();
     *r = (struct run){.streams = (uint32_t)rng_range(rng, 1, 4),
-                      .stripe_bytes = MIB << (rng_once_in(rng, 4) ? rng_below(rng, 3) : 0),
+                      .stripe_bytes = (uint32_t)MIB << (rng_once_in(rng, 4) ? rng_below(rng, 3) : 0),
                       .encrypt = rng_once_in(rng, 4),
                       .direct = (enum direct_mode)rng_below(rng, 3),
                       .dial = (enum job_dial)rng_below(rng, 3)};

@@ -295,6 +295,7 @@ void model_dest_message(struct model *m, const struct message *message)
         CU_ASSERT_EQUAL_FATAL(dest_plan_lease_done(m->dest, message->lease_done.lease), 0);
         break;
     case MESSAGE_SEGMENT_DONE:
+        CU_ASSERT_TRUE(dest_plan_segment_over(m->dest, message->segment_done.segment));
         dest_plan_segment_forget(m->dest, message->segment_done.segment);
         break;
     case MESSAGE_FINISH:

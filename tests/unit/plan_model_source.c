@@ -203,6 +203,7 @@ void model_source_message(struct model *m, const struct message *message)
         CU_ASSERT_EQUAL(model_segment_at(m, message->segment_place.segment)->retry, m->retry_total > 0);
         break;
     case MESSAGE_SEGMENT_DONE:
+        CU_ASSERT_FALSE(source_plan_leased(m->source, message->segment_done.segment));
         m->open_segments--;
         model_at(m, model_delay(m), walk, NULL, 0);
         break;

@@ -314,6 +314,30 @@ static void test_entries_settled(void)
     kit_end(&k);
 }
 
+// It may be forgotten when all its entries are settled and no lease of it is open.
+static void test_segment_over(void)
+{
+    struct kit k;
+    kit_begin(&k);
+    CU_ASSERT_EQUAL(dest_plan_segment(k.p, 8, 0, NULL, 0), 0);
+    CU_ASSERT_TRUE(dest_plan_segment_over(k.p, 8));
+    CU_ASSERT_EQUAL(dest_plan_lease(k.p, 2, 7, 10, 5), 0);
+    CU_ASSERT_TRUE(dest_plan_segment_over(k.p, 8)); // those leases are another's
+    CU_ASSERT_FALSE(dest_plan_segment_over(k.p, 7));
+    CU_ASSERT_FALSE(dest_plan_entries_settled(k.p, 7, 1));
+    CU_ASSERT_EQUAL(dest_plan_lease_done(k.p, 1), 0);
+    CU_ASSERT_EQUAL(dest_plan_lease_done(k.p, 2), 0);
+    CU_ASSERT_FALSE(dest_plan_segment_over(k.p, 7)); // an entry is open
+    CU_ASSERT_EQUAL(dest_plan_lease(k.p, 3, 7, 10, 5), 0);
+    CU_ASSERT_TRUE(dest_plan_entries_settled(k.p, 7, 1));
+    CU_ASSERT_FALSE(dest_plan_segment_over(k.p, 7)); // a lease is
+    CU_ASSERT_EQUAL(dest_plan_lease_done(k.p, 3), 0);
+    CU_ASSERT_TRUE(dest_plan_segment_over(k.p, 7));
+    dest_plan_segment_forget(k.p, 7);
+    CU_ASSERT_FALSE(dest_plan_segment_over(k.p, 7)); // never twice
+    kit_end(&k);
+}
+
 // A file that fails may be the last of its segment, which is forgotten then, while stripes of the file still
 // arrive, are written, or committed.
 static void test_forgotten(void)
@@ -375,6 +399,7 @@ void suite_plan_dest(void)
     CU_add_test(s, "entry_commit", test_entry_commit);
     CU_add_test(s, "entry_fail", test_entry_fail);
     CU_add_test(s, "entries_settled", test_entries_settled);
+    CU_add_test(s, "segment_over", test_segment_over);
     CU_add_test(s, "forgotten", test_forgotten);
     CU_add_test(s, "lease_done_arriving", test_lease_done_arriving);
 }

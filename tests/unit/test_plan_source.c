@@ -97,6 +97,23 @@ static void test_lease_done(void)
     source_plan_free(p);
 }
 
+static void test_leased(void)
+{
+    struct source_plan *p = plan_leased(100, 10);
+    CU_ASSERT_EQUAL(source_plan_lease(p, 2, 9, 200, 10), 0);
+    CU_ASSERT_EQUAL(source_plan_lease(p, 3, 8, 50, 10), 0);
+    CU_ASSERT(source_plan_leased(p, 9) && source_plan_leased(p, 8) && !source_plan_leased(p, 7));
+    CU_ASSERT_EQUAL(source_plan_lease_done(p, 3), 0);
+    CU_ASSERT(source_plan_leased(p, 9) && !source_plan_leased(p, 8));
+    CU_ASSERT_EQUAL(source_plan_lease_done(p, 1), 0);
+    CU_ASSERT_TRUE(source_plan_leased(p, 9));
+    source_plan_settle(p, 200, 10); // settled is not done
+    CU_ASSERT_TRUE(source_plan_leased(p, 9));
+    CU_ASSERT_EQUAL(source_plan_lease_done(p, 2), 0);
+    CU_ASSERT_FALSE(source_plan_leased(p, 9));
+    source_plan_free(p);
+}
+
 // The lowest first, through all leases, whatever their order of coming.
 static void test_take_order(void)
 {
@@ -440,6 +457,7 @@ void suite_plan_source(void)
     CU_pSuite s = CU_add_suite("plan_source", NULL, NULL);
     CU_add_test(s, "lease_refused", test_lease_refused);
     CU_add_test(s, "lease_done", test_lease_done);
+    CU_add_test(s, "leased", test_leased);
     CU_add_test(s, "take_order", test_take_order);
     CU_add_test(s, "many_leases", test_many_leases);
     CU_add_test(s, "ended", test_ended);

@@ -1,4 +1,5 @@
 // Segments under way: the table, and who still holds what is out of it.
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -93,6 +94,39 @@ static void test_free(void)
     CU_ASSERT_EQUAL(frees, 1);
 }
 
+// Its stripes get their numbers once; only those are its own, and before that none is.
+static void test_place(void)
+{
+    static const struct {
+        uint64_t first, count;
+        bool has;
+    } table[] = {
+        {100, 3, true},           {100, 0, true},
+        {102, 1, true},           {103, 0, true},
+        {100, 4, false},          {99, 1, false},
+        {99, 4, false},           {103, 1, false},
+        {104, 0, false},          {0, 0, false},
+        {100, UINT64_MAX, false}, {UINT64_MAX, 1, false},
+        {UINT64_MAX, 0, false},   {101, UINT64_MAX - 100, false},
+    };
+    atomic_uint frees = 0;
+    struct entry e = tree_file("a", 3 * MIB);
+    struct work *w = work_new(5, &frees);
+    w->segment = tree_segment(5, &e, 1);
+    w->need = tree_need_all(w->segment);
+    w->layout = tree_layout(w->segment, w->need, MIB);
+    CU_ASSERT_FALSE(work_has(w, 0, 1));
+    CU_ASSERT_EQUAL(work_place(w, UINT64_MAX - 1), -EOVERFLOW);
+    CU_ASSERT_FALSE(work_has(w, 0, 1));
+    CU_ASSERT_EQUAL(work_place(w, 100), 0);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        CU_ASSERT_EQUAL(work_has(w, table[i].first, table[i].count), table[i].has);
+    CU_ASSERT_EQUAL(work_place(w, 100), -EPROTO); // not even with the same
+    CU_ASSERT_EQUAL(work_place(w, 200), -EPROTO);
+    CU_ASSERT_TRUE(work_has(w, 100, 3));
+    work_free(w);
+}
+
 enum { HOLDERS = 3, ROUNDS = 300 };
 
 struct shared {
@@ -156,5 +190,6 @@ void suite_work(void)
     CU_add_test(s, "get", test_get);
     CU_add_test(s, "drop", test_drop);
     CU_add_test(s, "free", test_free);
+    CU_add_test(s, "place", test_place);
     CU_add_test(s, "threads", test_threads);
 }
