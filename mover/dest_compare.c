@@ -12,7 +12,7 @@
 #define DIGESTED_BYTES_MAX (UINT64_C(1) << 50)
 
 // Files that are made here stay open until they are published: so many at a time.
-enum { MADE_OPEN_MAX = 256 };
+enum { MADE_OPEN_MAX = 64 };
 
 // One segment being compared.
 struct compare {

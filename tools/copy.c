@@ -360,10 +360,8 @@ int cmd_copy(int argc, char **argv)
     struct copy *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return OUTCOME_NOT_STARTED;
-    c->opt = (struct copy_options){.rsh = "ssh",
-                                   .remote_path = "penstock",
-                                   .encrypt = 1,
-                                   .stripe_bytes = STRIPE_BYTES_DEFAULT};
+    c->opt = (struct copy_options){
+        .rsh = "ssh", .remote_path = "penstock", .encrypt = 1, .stripe_bytes = STRIPE_BYTES_DEFAULT};
     int status = options_take(&copy_options, argc, argv, &c->opt, &found);
     if (status < 0) {
         teller_begin(c);

@@ -113,11 +113,14 @@ void coord_stop(struct coord *c, const struct err *err, uint64_t now_ns)
 {
     if (c->phase == PHASE_ENDED)
         return;
-    c->exit_status = err_exit_worse(c->exit_status, err_class_exit(err->class));
+    // A job that ends on an error closes its connections however it can: what is lost then says nothing more.
+    if (!c->failed || err_class_exit(err->class) != err_class_exit(ERR_LOST))
+        c->exit_status = err_exit_worse(c->exit_status, err_class_exit(err->class));
     if (c->phase == PHASE_CLOSE) {
         end_if_closed(c);
         return;
     }
+    c->failed = true;
     c->sink.problem(c->sink.arg, err);
     coord_close_all(c, false, now_ns);
 }

@@ -134,8 +134,11 @@ void link_failed(struct coord *c, unsigned node, const struct msg_link_failed *m
         return;
     }
     struct coord_stream *st = &c->session.streams[m->stream];
-    if (m->attempt == st->attempt)
-        stream_down(c, st, now_ns);
+    if (m->attempt != st->attempt)
+        return;
+    if (!st->redialling && st->wait_ns == REDIAL_FIRST_NS) // told once, until it stands
+        coord_notice(c, "stream %u cannot be dialled (%s); trying again", m->stream, text);
+    stream_down(c, st, now_ns);
 }
 
 void link_stream_ended(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)

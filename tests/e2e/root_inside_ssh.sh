@@ -114,9 +114,9 @@ source_tree() {
 
 push() {
     fresh
-    copy 0 "${RSH[@]}" --rate 200M --streams 8 "$WORK/source/" "far:$PWD/copied"
-    grep -F "no direct path between localhost and far; $INSIDE, 8 of them" "$OUT"
-    told '.streams | length == 8'
+    copy 0 "${RSH[@]}" --rate 80M --streams 4 "$WORK/source/" "far:$PWD/copied"
+    grep -F "no direct path between localhost and far; $INSIDE, 4 of them" "$OUT"
+    told '.streams | length == 4'
     same_copy "$WORK/source" copied
     is '' "$(cat "$ERR")" 'messages of a copy without a problem'
     nobody_far
@@ -124,9 +124,9 @@ push() {
 
 pull() {
     fresh
-    copy 0 "${RSH[@]}" --rate 200M --streams 8 "far:$WORK/source/" copied
-    grep -F "no direct path between far and localhost; $INSIDE, 8 of them" "$OUT"
-    told '.streams | length == 8'
+    copy 0 "${RSH[@]}" --rate 80M --streams 4 "far:$WORK/source/" copied
+    grep -F "no direct path between far and localhost; $INSIDE, 4 of them" "$OUT"
+    told '.streams | length == 4'
     same_copy "$WORK/source" copied
     is '' "$(cat "$ERR")" 'messages of a copy without a problem'
     nobody_far

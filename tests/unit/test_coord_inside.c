@@ -207,6 +207,25 @@ static void test_redial(void)
     kit_end(&k);
 }
 
+// That a stream cannot be dialled, as by one login too many, is told once.
+static void test_told_once(void)
+{
+    struct coord_kit k;
+    begin_inside(&k);
+    peers(&k);
+    stream_stands(&k, 0, 0);
+    kit_link_failed(&k, COORD_DEST, GREET_DATA, 1, 0);
+    CU_ASSERT_TRUE(says(k.notice, "stream 1 cannot be dialled (no route"));
+    uint32_t notices = k.notices;
+    for (uint32_t attempt = 1; attempt < 4; attempt++) {
+        kit_tick(&k, REDIAL_MAX_NS);
+        CU_ASSERT_EQUAL(kit_expect(&k, COORD_DEST, MESSAGE_REDIAL)->redial.attempt, attempt);
+        kit_link_failed(&k, COORD_DEST, GREET_DATA, 1, attempt);
+    }
+    CU_ASSERT_EQUAL(k.notices, notices);
+    kit_end(&k);
+}
+
 // The path is lost after 30 s without a stream: counted anew for each way that is tried and from the peer
 // connection on; inside ssh the first stream may wait for a password, once one stood no other may.
 static void test_patience(void)
@@ -248,5 +267,6 @@ void suite_coord_inside(void)
     CU_add_test(s, "many_addresses", test_many_addresses);
     CU_add_test(s, "fails", test_fails);
     CU_add_test(s, "redial", test_redial);
+    CU_add_test(s, "told_once", test_told_once);
     CU_add_test(s, "patience", test_patience);
 }

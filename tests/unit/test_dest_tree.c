@@ -24,7 +24,7 @@ static void test_compare(void)
     struct {
         struct entry e;
         bool same, differs;
-    } table[24];
+    } table[23];
     size_t n = 0;
 #define CASE(entry, change, same_, differs_) \
     table[n].e = entry;                      \
@@ -48,7 +48,6 @@ static void test_compare(void)
     CASE(kit_file("none/none", 5), size = 5, false, false);
     CASE(kit_file("file/none", 5), size = 5, false, false);
     CASE(kit_file("link", 5), size = 6, false, false);
-    CASE(kit_file("dir", 5), size = 5, false, false);
     CASE(link, mode = 0777, true, false);
     CASE(link, mtime.ns++, true, true);
     CASE(link, target_len--, false, false);
@@ -95,6 +94,11 @@ static void test_compare_ways(void)
     struct entry behind = kit_file("way/f", 1);
     same = differs = true;
     CU_ASSERT_EQUAL(dest_compare(&d, cache, &behind, &same, &differs), -ELOOP);
+    CU_ASSERT_TRUE(same && differs); // untouched
+    struct entry in_the_way = kit_file("dir", 1);
+    CU_ASSERT_EQUAL(dest_compare(&d, cache, &in_the_way, &same, &differs), -EISDIR);
+    in_the_way.type = ENTRY_SYMLINK;
+    CU_ASSERT_EQUAL(dest_compare(&d, cache, &in_the_way, &same, &differs), -EISDIR);
     CU_ASSERT_TRUE(same && differs); // untouched
     path_cache_free(cache);
     CU_ASSERT_EQUAL(dest_close(&d, true), 0);
