@@ -1,6 +1,6 @@
 #!/bin/bash
 # tier: check
-# cap: 600
+# cap: 900
 # Real data as root: /usr/share and /etc whole, with their owners.
 source "$(dirname "$0")/../lib/job.sh"
 

@@ -9,12 +9,12 @@
 
 // Each pass is a world of its own for each host, in which calls come in the same order every time.
 static const struct pass {
-    int error;
-    bool resumed; // the run that is struck goes on where another was cut off
-} passes[] = {{EIO, false}, {EIO, true}, {ENOSPC, false}, {EACCES, false}};
+    int errors[2]; // by turns
+    bool resumed;  // the run that is struck goes on where another was cut off
+} passes[] = {{{EIO, EIO}, false}, {{EIO, EIO}, true}, {{ENOSPC, EACCES}, false}};
 
-// All passes from so many seeds on, else the first two.
-enum { SEEDS_FOR_ALL = 200, CUT_ONCE_IN = 200 };
+// All passes from so many seeds on, else the first ones.
+enum { SEEDS_FOR_ALL = 200, FIRST_PASSES = 2, CUT_ONCE_IN = 200 };
 
 struct strike {
     unsigned host, pass;
@@ -35,7 +35,7 @@ static bool strike_next(const struct turn *t, bool fired)
     if (++s->host < HOSTS)
         return true;
     s->host = 0;
-    return ++s->pass < (t->seeds < SEEDS_FOR_ALL ? ARRAY_LEN(passes) / 2 : ARRAY_LEN(passes));
+    return ++s->pass < (t->seeds < SEEDS_FOR_ALL ? FIRST_PASSES : ARRAY_LEN(passes));
 }
 
 void sweep_prepare(struct turn *t)
@@ -43,6 +43,11 @@ void sweep_prepare(struct turn *t)
     if (t->number == 0)
         strike_now = (struct strike){.call = t->seed};
     t->world_seed = 1 + strike_now.pass + ARRAY_LEN(passes) * strike_now.host;
+}
+
+static int error_now(void)
+{
+    return passes[strike_now.pass].errors[strike_now.call % 2];
 }
 
 static bool may_end_with(int exit_status)
@@ -75,7 +80,7 @@ static void failing_run(struct model *m, struct host *h)
     for (unsigned i = 0; i < HOSTS; i++)
         world_host(i)->trouble = (struct trouble){0};
     h->trouble.fail_at = strike_now.call;
-    h->trouble.fail_errno = passes[strike_now.pass].error;
+    h->trouble.fail_errno = error_now();
     run_copy(&r);
     h->trouble.fail_at = 0;
     if (r.result.exit_status == 0) {
@@ -96,7 +101,7 @@ void scenario_sweep(void *turn)
     struct host *h = world_host(strike_now.host);
     const struct pass *pass = &passes[strike_now.pass];
     struct run r;
-    world_note("errno %d at call %llu of %s%s", pass->error, (unsigned long long)strike_now.call, h->name,
+    world_note("errno %d at call %llu of %s%s", error_now(), (unsigned long long)strike_now.call, h->name,
                pass->resumed ? " in a second run" : "");
     model_make(&m, &shape);
     model_make_old(&m, 20, 10);

@@ -118,6 +118,25 @@ static void test_too_long(void)
     CU_ASSERT_EQUAL(scratch_root_child(post_too_long, NULL), -1);
 }
 
+// Who makes mail without bound looks at how much waits; what was taken does not wait any more.
+static void test_crowded(void)
+{
+    struct mailbox *m = box_new();
+    size_t bytes = 0;
+    CU_ASSERT_EQUAL(mailbox_bytes(m), 0);
+    while (mailbox_bytes(m) < MAILBOX_CROWDED_BYTES) {
+        post_ping(m, bytes);
+        bytes += MESSAGE_HEAD_BYTES + 8;
+        CU_ASSERT_EQUAL_FATAL(mailbox_bytes(m), bytes);
+    }
+    mail_free(mailbox_take(m));
+    CU_ASSERT_EQUAL(mailbox_bytes(m), 0);
+    mail_free(NULL);
+    post_ping(m, 0);
+    CU_ASSERT_EQUAL(mailbox_bytes(m), MESSAGE_HEAD_BYTES + 8);
+    mailbox_free(m);
+}
+
 enum { POSTERS = 3, POSTS = 500 };
 
 struct poster {
@@ -167,5 +186,6 @@ void suite_mailbox(void)
     CU_add_test(s, "order", test_order);
     CU_add_test(s, "copied", test_copied);
     CU_add_test(s, "too_long", test_too_long);
+    CU_add_test(s, "crowded", test_crowded);
     CU_add_test(s, "threads", test_threads);
 }
