@@ -15,7 +15,7 @@
 #include "tests/sim/world.h"
 #include "tests/sim/wraps.h"
 
-enum { WORKERS = 2, BATCH = 16, WATCHDOG_S = 120, SEEDS_FOR_TSAN = 20 };
+enum { WORKERS = 2, BATCH_MAX = 16, WATCHDOG_S = 120, SEEDS_FOR_TSAN = 20 };
 
 static const struct scenario {
     const char *name;
@@ -123,6 +123,7 @@ static struct tally run_seeds(const struct scenario *s, const struct options *op
     uint64_t *shared = __real_mmap(NULL, WORKERS * sizeof *shared, PROT_READ | PROT_WRITE,
                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t next = opt->seed, behind = opt->seed + opt->seeds;
+    uint64_t batch = u64_max(u64_min(opt->seeds / (4 * WORKERS), BATCH_MAX), 1);
     while (next < behind || busy(workers)) {
         bool started = false;
         for (unsigned i = 0; i < WORKERS && next < behind; i++) {
@@ -130,7 +131,7 @@ static struct tally run_seeds(const struct scenario *s, const struct options *op
                 continue;
             workers[i].seed = &shared[i];
             *workers[i].seed = next;
-            next = workers[i].behind = u64_min(next + BATCH, behind);
+            next = workers[i].behind = u64_min(next + batch, behind);
             start(s, opt, &workers[i]);
             started = true;
         }
