@@ -263,6 +263,8 @@ static int coord_make(struct job *j)
         // worth a try.
         const char *at = strrchr(p->host, '@');
         cfg.dial_host[n] = p->kind == PLACE_LOCAL ? "" : at != NULL ? at + 1 : p->host;
+        if (p->kind == PLACE_AGENT)
+            cfg.dial_port[n] = p->port != 0 ? p->port : PENSTOCK_PORT;
         cfg.dials_inside[n] = job_inside(j, n) != NULL;
     }
     cfg.may_dial[COORD_SOURCE] = j->cfg.dial != JOB_DIAL_DST;

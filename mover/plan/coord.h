@@ -30,8 +30,10 @@ struct coord_config {
     struct blob source_paths; // list of blobs
     struct blob dest_path;
     const char *names[COORD_NODES]; // what each end is called in words to people
-    const char
-        *dial_host[COORD_NODES]; // the host name by which the user reaches that end: dialled first; "" = none
+    // The host name and port by which the user reaches that end, dialled first: maybe a forwarder. "" = none;
+    // port 0: the one that the agent names.
+    const char *dial_host[COORD_NODES];
+    uint16_t dial_port[COORD_NODES];
     bool may_dial[COORD_NODES];  // --dial: the source dials, the destination dials
     bool dials_inside[COORD_NODES]; // that end can dial inside ssh: tried when nobody can be dialled
 };

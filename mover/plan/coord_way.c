@@ -24,8 +24,8 @@ static size_t addresses_of(const struct coord *c, unsigned acceptor, uint8_t *ou
     uint32_t count = 0;
     if (host[0] != '\0') {
         char text[ADDRESS_BYTES_MAX + 16];
-        int len =
-            snprintf(text, sizeof text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host, to->port);
+        uint16_t port = c->cfg.dial_port[acceptor] != 0 ? c->cfg.dial_port[acceptor] : to->port;
+        int len = snprintf(text, sizeof text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host, port);
         wire_put_blob(&list, text, (size_t)len);
         count++;
     }
