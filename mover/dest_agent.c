@@ -108,6 +108,23 @@ static void open_up(const struct dest_agent *d, int root_fd)
     (void)rc;
 }
 
+static void discard_temp(void *arg, const struct entry *e)
+{
+    dest_small_discard(arg, e);
+}
+
+// A damaged journal may have lost the word that a file is gone, and promise ranges of the one that was made
+// after it: nothing of it is believed.
+static int take_journal(struct dest_agent *d)
+{
+    bool damaged = false;
+    int rc = journal_open(d->dest.state_fd, &d->agent->job.id, &d->journal, &damaged);
+    if (rc < 0 || !damaged)
+        return rc;
+    journal_each_stale(d->journal, discard_temp, &d->dest);
+    return journal_sync(d->journal);
+}
+
 // A destination that is full or failing says so from the first moment.
 static enum err_class class_of(int error)
 {
@@ -133,9 +150,8 @@ static int open_storage(struct dest_agent *d, int root_fd, struct err *err)
     uint64_t magic, room;
     rc = sys_fs_magic(d->dest.fd, &magic, &room);
     d->in_memory = rc == 0 && magic == TMPFS_MAGIC;
-    bool damaged = false;
     if (rc == 0)
-        rc = journal_open(d->dest.state_fd, &job->id, &d->journal, &damaged);
+        rc = take_journal(d);
     if (rc == 0)
         rc = d->dirs_fd =
             sys_openat(d->dest.state_fd, "directories", O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);

@@ -61,8 +61,8 @@ struct dest_agent {
     pthread_mutex_t plan_lock; // plan, stopping
     pthread_cond_t written;    // the open group may be due
     struct dest_plan *plan;
-    uint32_t open_segments;    // taken, with entries that are not settled
-    uint64_t next_segment;     // the peer stream's: the number that comes next
+    uint32_t open_segments;     // taken, with entries that are not settled
+    uint64_t next_segment;      // the peer stream's: the number that comes next
     bool stopping, failed;      // failed: nothing is committed any more
     pthread_mutex_t files_lock; // opening of large files
     pthread_mutex_t journal_lock;

@@ -129,7 +129,7 @@ static int group_sync(struct group *g)
     }
     int rc = sync_temp_names(g);
     if (rc == 0 && g->any_packed)
-        rc = sys_syncfs(g->d->dest.fd);
+        rc = dest_sync(&g->d->dest);
     if (rc < 0)
         dest_stop_storage(g->d, rc, "sync", NULL);
     return rc;
@@ -255,7 +255,7 @@ static int publish_small(struct group *g, struct written *w)
 // once.
 static int sync_directories(struct group *g)
 {
-    int rc = g->any_packed ? sys_syncfs(g->d->dest.fd) : 0;
+    int rc = g->any_packed ? dest_sync(&g->d->dest) : 0;
     for (uint32_t i = 0; i < g->file_count; i++) {
         int fd = g->files[i].parent_fd;
         if (fd < 0)

@@ -304,11 +304,11 @@ static int compare_commit(struct compare *c)
     if (!c->changed)
         return 0;
     struct dest_agent *d = c->d;
-    int rc = sys_syncfs(d->dest.fd);
+    int rc = dest_sync(&d->dest);
     if (rc == 0)
         rc = publish_all(c);
     if (rc == 0)
-        rc = sys_syncfs(d->dest.fd);
+        rc = dest_sync(&d->dest);
     if (rc == 0)
         rc = tell_all(c);
     if (rc < 0)

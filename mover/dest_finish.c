@@ -86,7 +86,7 @@ int dest_dirs_finish(struct dest_agent *d)
     int rc = spill(d);
     for (uint64_t end = d->dirs_end; end > 0 && rc == 0;)
         rc = finish_chunk(d, &end);
-    return rc == 0 ? sys_syncfs(d->dest.fd) : rc;
+    return rc == 0 ? dest_sync(&d->dest) : rc;
 }
 
 int dest_root_finish(const struct dest_agent *d, int fd)

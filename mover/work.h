@@ -15,7 +15,7 @@ struct work {
     struct need *need; // the source has none until the answer comes
     struct layout *layout;
     bool placed; // the layout has its first stripe; the control thread's
-    void *side; // what the role keeps of it
+    void *side;  // what the role keeps of it
     void (*side_free)(void *side);
     unsigned refs; // of the table's lock
     struct work *next;

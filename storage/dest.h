@@ -87,6 +87,10 @@ MUST_CHECK int dest_small_write(const struct dest *d, struct path_cache *cache, 
 MUST_CHECK int dest_small_publish(const struct dest *d, struct path_cache *cache, const struct entry *e);
 void dest_small_discard(const struct dest *d, const struct entry *e);
 
+// Everything that was made beneath the root is on stable storage: syncs the root's file system, and those of
+// mounts in it in which something was made.
+MUST_CHECK int dest_sync(const struct dest *d);
+
 // Compare with what is there. Sets *same when the final name holds the entry already: same type, and for a
 // file size and mtime, for a link its text. Missing: *same = false. *meta_differs: it is the same but mode,
 // owner (as root) or a link's time differ. A directory where a file or link is to be: -EISDIR.

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,15 +70,30 @@ void dest_unlink_temp(int dir_fd, const char *name)
 // that is used.
 struct dest_mounts {
     _Atomic uint64_t slots[MOUNT_SLOTS];
+    pthread_mutex_t lock; // over the others: file systems beneath the root that are not the root's
+    struct other_fs {
+        uint64_t dev;
+        int fd; // a directory on it
+    } * others;
+    uint32_t other_count;
 };
 
 struct dest_mounts *dest_mounts_new(void)
 {
-    return calloc(1, sizeof(struct dest_mounts));
+    struct dest_mounts *m = calloc(1, sizeof(*m));
+    if (m != NULL)
+        pthread_mutex_init(&m->lock, NULL);
+    return m;
 }
 
 void dest_mounts_free(struct dest_mounts *m)
 {
+    if (m == NULL)
+        return;
+    for (uint32_t i = 0; i < m->other_count; i++)
+        sys_close(m->others[i].fd);
+    free(m->others);
+    pthread_mutex_destroy(&m->lock);
     free(m);
 }
 
@@ -106,6 +122,55 @@ void dest_mounts_tell(const struct dest *d, const struct entry *e, bool beside)
 {
     uint64_t key = parent_key(e);
     atomic_store_explicit(parent_slot(d, key), key | beside, memory_order_relaxed);
+}
+
+static bool is_noted(const struct dest_mounts *m, uint64_t dev)
+{
+    for (uint32_t i = 0; i < m->other_count; i++)
+        if (m->others[i].dev == dev)
+            return true;
+    return false;
+}
+
+static int add_other(struct dest_mounts *m, uint64_t dev, int dir_fd)
+{
+    struct other_fs *others = reallocarray(m->others, m->other_count + 1, sizeof(*others));
+    if (others == NULL)
+        return -ENOMEM;
+    m->others = others;
+    int fd = sys_openat(dir_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0)
+        return fd;
+    others[m->other_count++] = (struct other_fs){.dev = dev, .fd = fd};
+    return 0;
+}
+
+int dest_mounts_note(const struct dest *d, uint64_t dev, int dir_fd)
+{
+    struct dest_mounts *m = d->mounts;
+    if (dev == d->dev)
+        return 0;
+    pthread_mutex_lock(&m->lock);
+    int err = is_noted(m, dev) ? 0 : add_other(m, dev, dir_fd);
+    pthread_mutex_unlock(&m->lock);
+    return err;
+}
+
+// The i-th of the others, or -1. Once noted it stays open.
+static int other_at(struct dest_mounts *m, uint32_t i)
+{
+    pthread_mutex_lock(&m->lock);
+    int fd = i < m->other_count ? m->others[i].fd : -1;
+    pthread_mutex_unlock(&m->lock);
+    return fd;
+}
+
+int dest_sync(const struct dest *d)
+{
+    int err = sys_syncfs(d->fd), fd;
+    for (uint32_t i = 0; err == 0 && (fd = other_at(d->mounts, i)) >= 0; i++)
+        err = sys_syncfs(fd);
+    return err;
 }
 
 // ---- metadata ----
@@ -157,6 +222,8 @@ static int find_place(const struct dest *d, const struct entry *e, struct dest_f
         return parent;
     struct stat st;
     int err = sys_fstat(parent, &st);
+    if (err == 0)
+        err = dest_mounts_note(d, st.st_dev, parent);
     if (err < 0) {
         sys_close(parent);
         return err;

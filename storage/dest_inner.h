@@ -34,6 +34,9 @@ void dest_mounts_free(struct dest_mounts *m);
 // Whether the memo knows of the directory that holds `e`; then *beside.
 bool dest_mounts_ask(const struct dest *d, const struct entry *e, bool *beside);
 void dest_mounts_tell(const struct dest *d, const struct entry *e, bool beside);
+// Something is made in this directory, which lies on the file system `dev`: another than the root's is kept
+// for dest_sync. -ENOMEM, or -errno of opening it.
+MUST_CHECK int dest_mounts_note(const struct dest *d, uint64_t dev, int dir_fd);
 
 // ---- temporary names (dest_file.c) ----
 

@@ -29,6 +29,8 @@ static int find_place(const struct dest *d, struct path_cache *cache, const stru
     if (!known) {
         struct stat st;
         int err = sys_fstat(out->dir_fd, &st);
+        if (err == 0)
+            err = dest_mounts_note(d, st.st_dev, out->dir_fd);
         if (err < 0)
             return err;
         beside = st.st_dev != d->dev;
@@ -327,7 +329,12 @@ int dest_finish_dir(const struct dest *d, const struct entry *e)
     int fd = open_dir(d, e);
     if (fd < 0)
         return fd;
-    int err = dest_set_metadata(d, fd, e);
+    struct stat st;
+    int err = d->mounts != NULL ? sys_fstat(fd, &st) : 0; // it has none when the root itself is finished
+    if (err == 0 && d->mounts != NULL)
+        err = dest_mounts_note(d, st.st_dev, fd);
+    if (err == 0)
+        err = dest_set_metadata(d, fd, e);
     sys_close(fd);
     return err;
 }

@@ -34,7 +34,7 @@ struct coord_config {
     // port 0: the one that the agent names.
     const char *dial_host[COORD_NODES];
     uint16_t dial_port[COORD_NODES];
-    bool may_dial[COORD_NODES];  // --dial: the source dials, the destination dials
+    bool may_dial[COORD_NODES];     // --dial: the source dials, the destination dials
     bool dials_inside[COORD_NODES]; // that end can dial inside ssh: tried when nobody can be dialled
 };
 

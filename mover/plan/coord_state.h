@@ -99,7 +99,7 @@ struct coord {
     uint64_t next_segment, next_stripe, next_lease, leased_stripes;
     struct coord_counters counters;
     bool retry_closed; // the retry segment, maybe empty, has come
-    bool failed; // the job ends on an error
+    bool failed;       // the job ends on an error
     int exit_status;
     uint64_t deadline_ns; // of the closing; UINT64_MAX: none
 };

@@ -103,6 +103,7 @@ void watch_write(const struct inode *f)
 
 void __wrap_mailbox_post(struct mailbox *m, const struct message *message)
 {
+    world_trace("says %s", message_name(message->type));
     if (the_watch.model != NULL && process_host(process_current()) == world_host(HOST_DEST))
         look_at(message);
     __real_mailbox_post(m, message);

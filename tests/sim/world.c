@@ -50,6 +50,8 @@ void world_begin(uint64_t seed)
         h->root = rng_once_in(&the_world.rng, 3);
         h->knows_openat2 = !rng_once_in(&the_world.rng, 4);
         h->in_memory = rng_once_in(&the_world.rng, 6);
+        h->slow_ns = rng_once_in(&the_world.rng, 5) ? rng_below(&the_world.rng, 60 * NS_PER_MS) : 0;
+        h->stall_once_in = rng_once_in(&the_world.rng, 4) ? 20 : 0;
         h->direct_align = rng_once_in(&the_world.rng, 3) ? 0 : 4096;
     }
 }
@@ -294,10 +296,23 @@ void host_strike(struct host *h)
         host_kill(h);
 }
 
+// A slow walk closes many segments, a slow sync makes large groups.
+static void delay(const struct host *h, const char *what)
+{
+    bool syncs = strstr(what, "sync") != NULL;
+    if (syncs && rng_once_in(&the_world.rng, h->stall_once_in))
+        task_sleep(rng_below(&the_world.rng, 6 * NS_PER_S));
+    else if (h->slow_ns > 0)
+        task_sleep(rng_below(&the_world.rng, h->slow_ns));
+    else
+        task_pause();
+}
+
 int host_call(struct host *h, const char *what)
 {
     struct trouble *t = &h->trouble;
-    task_pause();
+    if (task_current() != NULL)
+        delay(h, what);
     t->calls++;
     if (t->armed && rng_once_in(&the_world.rng, t->end_once_in))
         host_strike(h);

@@ -33,6 +33,8 @@ struct host {
     uint32_t direct_align; // 0: no direct I/O
     bool refuses_dials;    // nobody can connect to it
     uint64_t frozen_until_ns;
+    uint64_t slow_ns;       // most that a call takes
+    unsigned stall_once_in; // calls that sync, which take seconds
     struct trouble trouble;
 };
 

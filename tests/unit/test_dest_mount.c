@@ -39,8 +39,9 @@ static int beside(struct scratch *s)
     struct dest d;
     KIT_CHECK(kit_try(s->fd, &d) == 0);
     struct entry e = kit_file("mnt/big", 3);
-    uint32_t open_before = scratch_open_files();
+    uint32_t open_before = scratch_open_files() + 1; // dest_sync keeps the mount
     struct dest_file f;
+    KIT_CHECK(dest_sync(&d) == 0);
     KIT_CHECK(dest_temp_open(&d, &e, false, true, &f) == 0);
     KIT_CHECK(f.beside && strncmp(f.name, ".penstock-", 10) == 0 && strlen(f.name) == 42);
     KIT_CHECK(kit_names(d.temp_fd) == 0 && kit_there(f.dir_fd, f.name));
@@ -55,7 +56,8 @@ static int beside(struct scratch *s)
     close(parent);
     KIT_CHECK(dest_temp_open(&d, &e, false, false, &f) == 0);
     dest_file_discard(&f);
-    KIT_CHECK(scratch_open_files() == open_before && dest_close(&d, true) == 0);
+    KIT_CHECK(scratch_open_files() == open_before && dest_sync(&d) == 0);
+    KIT_CHECK(dest_close(&d, true) == 0);
     return 0;
 }
 
@@ -174,6 +176,58 @@ static void test_small_no_room(void)
     kit_child("dest_mount.no room for a small file", small_no_room);
 }
 
+// What is made on mounts is synced there: each of them is kept, once, and the root's own is not.
+static int others_noted(struct scratch *s)
+{
+    scratch_dir(s->fd, "a");
+    scratch_dir(s->fd, "b");
+    scratch_dir(s->fd, "here");
+    if (!kit_mount(s, "a", "tmpfs", "none", "size=1m") || !kit_mount(s, "b", "tmpfs", "none", "size=1m"))
+        return KIT_SKIP;
+    struct dest d;
+    KIT_CHECK(kit_try(s->fd, &d) == 0);
+    struct path_cache *cache = path_cache_new(d.fd);
+    uint32_t open_before = scratch_open_files();
+    static const struct {
+        const char *path;
+        uint32_t noted;
+    } table[] = {{"here/f", 0}, {"a/f", 1}, {"a/g", 1}, {"b/f", 2}, {"a/h", 2}, {"here/g", 2}};
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct entry e = kit_file(table[i].path, 3);
+        KIT_CHECK(kit_put(&d, cache, &e, "new") == 0);
+        path_cache_clear(cache);
+        KIT_CHECK(scratch_open_files() == open_before + table[i].noted && dest_sync(&d) == 0);
+    }
+    path_cache_free(cache);
+    return dest_close(&d, true) == 0 ? 0 : 1;
+}
+
+static void test_others_noted(void)
+{
+    kit_child("dest_mount.file systems to be synced", others_noted);
+}
+
+// A directory is enough.
+static int directory_noted(struct scratch *s)
+{
+    scratch_dir(s->fd, "a");
+    if (!kit_mount(s, "a", "tmpfs", "none", "size=1m"))
+        return KIT_SKIP;
+    struct dest d;
+    KIT_CHECK(kit_try(s->fd, &d) == 0);
+    uint32_t open_before = scratch_open_files();
+    struct entry e = tree_dir("a/b");
+    bool made;
+    KIT_CHECK(dest_make_dir(&d, &e, &made) == 0 && made && dest_finish_dir(&d, &e) == 0);
+    KIT_CHECK(scratch_open_files() == open_before + 1 && dest_sync(&d) == 0);
+    return dest_close(&d, true) == 0 ? 0 : 1;
+}
+
+static void test_directory_noted(void)
+{
+    kit_child("dest_mount.a directory on a mount", directory_noted);
+}
+
 static int small_beside(struct scratch *s)
 {
     scratch_dir(s->fd, "mnt");
@@ -226,4 +280,6 @@ void suite_dest_mount(void)
     CU_add_test(s, "larger than a file may be", test_too_large);
     CU_add_test(s, "no room for a small file", test_small_no_room);
     CU_add_test(s, "small files and mounts in the tree", test_small_beside);
+    CU_add_test(s, "file systems to be synced", test_others_noted);
+    CU_add_test(s, "a directory on a mount", test_directory_noted);
 }
