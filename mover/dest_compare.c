@@ -6,6 +6,7 @@
 
 #include "mover/dest_agent.h"
 #include "mover/peer.h"
+#include "proto/range.h"
 #include "storage/sys.h"
 
 // A larger file cannot be: its digest is over a digest for every MiB, holes too, and would take hours.
@@ -39,6 +40,8 @@ static void side_free(void *arg)
     struct dest_side *side = arg;
     for (uint32_t i = 0; i < side->count; i++)
         entry_close(&side->entries[i]);
+    dest_side_unlink(side);
+    free(side->awaited);
     free(side->entries);
     free(side);
 }
@@ -111,21 +114,6 @@ static int make_file(struct compare *c, uint32_t i)
     return rc == 0 ? dest_file_metadata(&c->d->dest, de->file.fd, e) : rc;
 }
 
-// Leaves [0, leaves) less those held, as a list. Memory of the caller.
-static uint32_t complement(const struct range *held, uint32_t count, uint64_t leaves, struct range *out)
-{
-    uint32_t n = 0;
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (held[i].offset > at)
-            out[n++] = (struct range){.offset = at, .len = held[i].offset - at};
-        at = held[i].offset + held[i].len;
-    }
-    if (at < leaves)
-        out[n++] = (struct range){.offset = at, .len = leaves - at};
-    return n;
-}
-
 // Whether data lies in any of these leaves.
 static bool data_in(const struct entry *e, const struct range *leaves, uint32_t count)
 {
@@ -153,7 +141,7 @@ static int take_up(struct compare *c, uint32_t i, const struct range *held, uint
     struct range *missing = calloc(count + 1, sizeof *missing);
     if (missing == NULL)
         return -ENOMEM;
-    uint32_t n = complement(held, count, u64_div_up(e->size, LEAF_BYTES), missing);
+    uint32_t n = ranges_complement(held, count, u64_div_up(e->size, LEAF_BYTES), missing);
     *complete = !data_in(e, missing, n);
     int rc = *complete ? 0 : need_set(c->work->need, i, NEED_LEAVES, missing, n);
     free(missing);
@@ -196,11 +184,26 @@ static bool has_data(const struct entry *e)
     return e->size > 0 && !(e->sparse && e->data_count == 0);
 }
 
+// The directory changed while it was listed, and named the file twice: once its first turn is over it is
+// looked at again.
+static int named_twice(struct compare *c, uint32_t i)
+{
+    const struct entry *e = &c->work->segment->entries[i];
+    struct err err;
+    err_set(&err, ERR_CHANGED, 0, "", e->path, e->path_len, "its directory changed while it was listed");
+    if (c->side->retry)
+        records_add(&c->records, e, RECEIPT_CHANGED, PROOF_NONE, NULL);
+    agent_problem(c->d->agent, c->work->number, i, c->side->retry ? PROBLEM_RECORDED : PROBLEM_RETRY, &err);
+    return 0;
+}
+
 static int compare_file(struct compare *c, uint32_t i)
 {
     const struct entry *e = &c->work->segment->entries[i];
     if (e->size > DIGESTED_BYTES_MAX)
         return entry_failed(c, i, -EFBIG, "digest");
+    if (dest_awaited(c->d, e))
+        return named_twice(c, i);
     bool complete = !has_data(e);
     int rc = 0;
     if (!complete && e->size > PACKED_FILE_BYTES_MAX)
@@ -211,6 +214,7 @@ static int compare_file(struct compare *c, uint32_t i)
         return entry_failed(c, i, rc, "take up");
     if (complete)
         return compare_made(c, i, make_file(c, i), "create");
+    dest_side_await(c->side, e);
     c->open++;
     return 0;
 }
@@ -349,6 +353,8 @@ static int compare_segment(struct compare *c)
         rc = compare_commit(c);
     if (rc == 0)
         rc = compare_layout(c);
+    if (rc == 0)
+        dest_side_link(c->d, c->side);
     return rc;
 }
 
@@ -402,10 +408,12 @@ static int on_segment(struct dest_agent *d, struct path_cache *cache, struct cha
         c.side->retry = retry;
         c.side->entries = calloc(count, sizeof *c.side->entries);
         c.side->count = c.side->entries != NULL ? count : 0;
+        c.side->awaited = calloc(count, sizeof *c.side->awaited);
         c.made = calloc(count, sizeof *c.made);
         records_init(&c.records, d->agent, c.work->number);
-        rc =
-            c.work->need != NULL && c.side->entries != NULL && c.made != NULL ? compare_segment(&c) : -ENOMEM;
+        rc = c.work->need != NULL && c.side->entries != NULL && c.side->awaited != NULL && c.made != NULL
+                 ? compare_segment(&c)
+                 : -ENOMEM;
     } else {
         free(c.side);
     }

@@ -362,7 +362,8 @@ static int wait_ms(uint64_t wake_ns)
     return (int)u64_min((wake_ns - now_ns) / 1000000 + 1, HEARTBEAT_MS);
 }
 
-static void run(struct job *j)
+// Until the job is over; -errno when nothing can be waited for any more.
+static int run(struct job *j, struct err *err)
 {
     unsigned seen = 0;
     coord_start(j->coord, sys_clock_ns());
@@ -379,8 +380,11 @@ static void run(struct job *j)
         uint64_t wake_ns = coord_tick(j->coord, sys_clock_ns());
         if (j->over)
             break;
-        if (poll(fds, ARRAY_LEN(fds), wait_ms(wake_ns)) < 0 && errno != EINTR)
-            break;
+        if (poll(fds, ARRAY_LEN(fds), wait_ms(wake_ns)) < 0 && errno != EINTR) {
+            int rc = -errno;
+            err_set(err, ERR_LOST, -rc, "wait for the agents", NULL, 0, "%s", "");
+            return rc;
+        }
         uint64_t rung;
         ssize_t got = read(j->bell_fd, &rung, sizeof rung); // empty unless cancel was called
         (void)got;
@@ -391,6 +395,7 @@ static void run(struct job *j)
         heartbeat(j);
         refresh(j);
     }
+    return 0;
 }
 
 void *job_main(void *arg)
@@ -403,9 +408,10 @@ void *job_main(void *arg)
     for (unsigned n = 0; n < COORD_NODES && rc == 0; n++)
         rc = job_reach(j, n, &err);
     if (rc == 0) {
-        run(j);
+        rc = run(j, &err);
         refresh(j);
-    } else {
+    }
+    if (rc < 0) {
         if (rc == -ECANCELED && atomic_load(&j->cancels) > 0)
             err_set(&err, ERR_INTERRUPTED, 0, "", NULL, 0, "interrupted");
         job_emit(j, JOB_PROBLEM, "", &err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mover/path_set.h"
 #include "mover/peer.h"
 #include "mover/source_agent.h"
 #include "storage/sys.h"
@@ -20,8 +21,9 @@ struct walker {
     struct segment_builder *builder;
     struct walk *walk;
     enum walk_state state;
-    uint64_t number;       // of the segment being built
-    uint64_t files, bytes; // in it
+    uint64_t number;        // of the segment being built
+    uint64_t files, bytes;  // in it
+    struct path_set *paths; // in it
     // of the retry
     struct walk_source *retry_roots; // each a single file
     uint16_t *retry_root_of;         // the SRC that it came from
@@ -32,6 +34,7 @@ static void segment_begin(struct walker *w)
 {
     segment_builder_begin(w->builder, w->number);
     w->files = w->bytes = 0;
+    path_set_clear(w->paths);
 }
 
 static void say_closed(struct walker *w, const struct digest *digest, uint32_t entries, bool last, bool retry)
@@ -80,14 +83,20 @@ static int segment_close(struct walker *w, bool last)
     return 0;
 }
 
+// A directory that changes while it is listed may name an entry twice: the first word counts, and whether it
+// still holds is seen when the file is read.
 static int add_entry(struct walker *w, const struct entry *e)
 {
+    if (path_set_has(w->paths, e->path, e->path_len))
+        return 0;
     int rc = segment_builder_add(w->builder, e);
     if (rc == -ENOSPC) {
         rc = segment_close(w, false);
         if (rc == 0)
             rc = segment_builder_add(w->builder, e);
     }
+    if (rc == 0)
+        path_set_add(w->paths, e->path, e->path_len);
     if (rc == 0 && e->type == ENTRY_FILE) {
         w->files++;
         w->bytes += e->size;
@@ -137,7 +146,7 @@ static int walk_some(struct walker *w)
             if (rc < 0)
                 return rc;
         }
-        if (sys_clock_ns() >= until_ns)
+        if (w->number == closed && sys_clock_ns() >= until_ns)
             return segment_builder_count(w->builder) > 0 ? segment_close(w, false) : 0;
     }
     return 0;
@@ -274,8 +283,8 @@ static int turn(struct walker *w, bool *idle)
 void source_run_peer(void *self, struct stream *stream, const struct conn *conn, struct conn_end *end)
 {
     struct source_agent *s = self;
-    struct walker w = {.s = s, .builder = segment_builder_new()};
-    int rc = w.builder != NULL ? peer_open(stream, conn, &w.peer) : -ENOMEM;
+    struct walker w = {.s = s, .builder = segment_builder_new(), .paths = path_set_new()};
+    int rc = w.builder != NULL && w.paths != NULL ? peer_open(stream, conn, &w.peer) : -ENOMEM;
     bool idle = false;
     while (rc == 0 && !stream_stopping(stream)) {
         rc = peer_turn(&w.peer, idle);
@@ -288,6 +297,7 @@ void source_run_peer(void *self, struct stream *stream, const struct conn *conn,
     peer_close(&w.peer);
     walk_free(w.walk);
     segment_builder_free(w.builder);
+    path_set_free(w.paths);
     for (uint32_t i = 0; i < w.retry_count; i++) {
         free(w.retry_roots[i].from);
         free(w.retry_roots[i].to);

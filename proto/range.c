@@ -29,3 +29,17 @@ uint32_t ranges_find(const struct range *ranges, uint32_t count, uint32_t from, 
     }
     return low;
 }
+
+uint32_t ranges_complement(const struct range *ranges, uint32_t count, uint64_t end, struct range *out)
+{
+    uint32_t n = 0;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranges[i].offset > at)
+            out[n++] = (struct range){.offset = at, .len = ranges[i].offset - at};
+        at = ranges[i].offset + ranges[i].len;
+    }
+    if (at < end)
+        out[n++] = (struct range){.offset = at, .len = end - at};
+    return n;
+}

@@ -14,4 +14,7 @@ bool ranges_valid(const struct range *ranges, uint32_t count, uint64_t end);
 // the rest only if that is not it, so that a walk in order costs O(1) a step and a jump O(log count).
 uint32_t ranges_find(const struct range *ranges, uint32_t count, uint32_t from, uint64_t offset);
 
+// [0, end) less `ranges` (valid), in order, into out[count + 1]. Returns how many.
+uint32_t ranges_complement(const struct range *ranges, uint32_t count, uint64_t end, struct range *out);
+
 #endif

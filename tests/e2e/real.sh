@@ -56,6 +56,6 @@ largest() {
     is "$(stat -c '%s %a %y' "$file")" "$(stat -c '%s %a %y' copied)" 'the copy'
 }
 
+case_run largest largest
 case_run usr_share usr_share
 case_run through_agent through_agent
-case_run largest largest

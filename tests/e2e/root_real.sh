@@ -23,4 +23,4 @@ whole() {
     told '.entries.moved == 0 and .bytes.moved == 0'
 }
 
-for ROW in /usr/share /etc; do case_run "${ROW//\//_}" whole; done
+for ROW in /etc /usr/share; do case_run "${ROW//\//_}" whole; done

@@ -66,11 +66,15 @@ static void check_one_known(void *arg, const char *path, struct inode *i)
         world_fail("%s lies at the destination, and never was at the source", path);
 }
 
+void check_tidy(void)
+{
+    if (fs_find(store(), ".penstock") != NULL)
+        world_fail(".penstock/ is left behind");
+}
+
 void check_equal(struct model *m)
 {
     each(store(), "", check_one_known, m);
-    if (fs_find(store(), ".penstock") != NULL)
-        world_fail(".penstock/ is left behind");
     for (unsigned k = 0; k < m->count; k++) {
         const struct item *item = &m->items[k];
         const struct version *v = item_now(item);

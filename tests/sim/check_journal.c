@@ -118,7 +118,7 @@ static void check_file(const struct listing *l, const struct listed *f)
     snprintf(path, sizeof path, ".penstock/temp/%s", name);
     const struct inode *temp = find_path(store, path, l->kept);
     for (uint64_t leaf = 0; leaf * LEAF_BYTES < v->size; leaf++) {
-        if (!f->leaves[leaf])
+        if (!f->leaves[leaf] || (temp == NULL && l->model->temps_lost))
             continue;
         if (temp == NULL)
             world_fail("the journal says that leaves of %s are durable, and its temporary file %s", f->path,
@@ -142,12 +142,13 @@ static uint8_t *read_whole(const struct inode *f, bool kept, size_t *len)
     return bytes;
 }
 
-void check_journal(struct model *m, bool journal_kept, bool files_kept)
+// What the journal says; the caller's to free. NULL: there is none.
+static struct listing *journal_read(struct model *m, bool journal_kept, bool files_kept)
 {
     struct inode *store = fs_find(fs_root(world_host(HOST_DEST)->fs), "store");
     const struct inode *f = find_path(store, ".penstock/journal", journal_kept);
     if (f == NULL)
-        return;
+        return NULL;
     size_t len;
     uint8_t *bytes = read_whole(f, journal_kept, &len);
     struct listing *l = calloc(1, sizeof *l);
@@ -165,9 +166,31 @@ void check_journal(struct model *m, bool journal_kept, bool files_kept)
         take_record(l, &record);
         at += (size_t)taken;
     }
-    for (unsigned i = 0; i < l->count; i++)
+    free(bytes);
+    return l;
+}
+
+void check_journal(struct model *m, bool journal_kept, bool files_kept)
+{
+    struct listing *l = journal_read(m, journal_kept, files_kept);
+    for (unsigned i = 0; l != NULL && i < l->count; i++)
         if (l->files[i].there)
             check_file(l, &l->files[i]);
     free(l);
-    free(bytes);
+}
+
+void check_new_temp(struct model *m, const char *name)
+{
+    struct listing *l = journal_read(m, true, true);
+    for (unsigned i = 0; l != NULL && i < l->count; i++) {
+        const struct listed *f = &l->files[i];
+        char listed[TEMP_NAME_BYTES];
+        dest_temp_name(&f->entry, listed);
+        if (f->there && memchr(f->leaves, true, sizeof f->leaves) != NULL && strcmp(listed, name) == 0)
+            world_fail(
+                "the temporary file of %s is made anew, and after a crash the journal would still promise "
+                "what the old one held",
+                f->path);
+    }
+    free(l);
 }

@@ -34,7 +34,8 @@ struct item {
 struct model {
     struct item items[ITEMS_MAX];
     unsigned count;
-    uint64_t user; // owner of the source's entries
+    uint64_t user;   // owner of the source's entries
+    bool temps_lost; // somebody has removed temporary files at the destination
 };
 
 struct shape {
@@ -64,6 +65,7 @@ bool version_attributes_are(const struct attributes *a, const struct version *v)
 
 // The destination equals the source, and holds nothing else but what it had before. Fails the simulation.
 void check_equal(struct model *m);
+void check_tidy(void); // and no `.penstock/` is left behind
 // Every name at the destination holds the old version or a whole version of the source. Fails the simulation.
 void check_safe(struct model *m);
 // An entry that was acknowledged would survive a crash now.

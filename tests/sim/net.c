@@ -176,9 +176,9 @@ static void pass_peer(struct connection *c, struct way *way, size_t len)
         return;
     t->peer_bytes = 0;
     if (rng_once_in(world_rng(), 2))
-        reset(c);
-    else
         way->bytes[(way->written + rng_below(world_rng(), len)) % way->room] ^= 0x10;
+    // A wrong bit in a length makes the reader wait for what never comes.
+    sched_at(sched_now_ns() + rng_below(world_rng(), NS_PER_S), NULL, reset, c);
     world_trace("a peer connection is hurt");
 }
 

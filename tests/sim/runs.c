@@ -156,4 +156,5 @@ void run_check_copy(const struct run *r, struct model *m)
     check_receipt(m, r->result.receipt);
     host_crash(world_host(HOST_DEST));
     check_equal(m);
+    check_tidy();
 }

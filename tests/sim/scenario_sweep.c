@@ -86,6 +86,7 @@ static void failing_run(struct model *m, struct host *h)
     if (r.result.exit_status == 0) {
         run_check(&r, m, 0);
         check_equal(m);
+        check_tidy();
         return;
     }
     check_safe(m);

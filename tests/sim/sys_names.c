@@ -145,6 +145,8 @@ static int open_at(struct inode *start, const char *path, int flags, int follow,
     if (found != NULL && (flags & O_CREAT) && (flags & O_EXCL))
         return -EEXIST;
     bool fresh = found == NULL;
+    if (fresh)
+        watch_create(dir, name);
     rc = fresh ? make(dir, name, S_IFREG | (mode & 0777), &found) : check_open(found, flags);
     if (rc < 0)
         return rc;

@@ -77,6 +77,12 @@ static bool is_state(const struct inode *dir)
     return state != NULL && (dir == state || dir->parent == state);
 }
 
+void watch_create(const struct inode *dir, const char *name)
+{
+    if (the_watch.model != NULL && dir->fs == world_host(HOST_DEST)->fs && is_state(dir))
+        check_new_temp(the_watch.model, name);
+}
+
 // A crash may keep the new name and nothing else that is not durable yet.
 void watch_rename(const struct inode *i, const struct inode *from, const struct inode *to)
 {

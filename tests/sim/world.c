@@ -50,7 +50,7 @@ void world_begin(uint64_t seed)
         h->root = rng_once_in(&the_world.rng, 3);
         h->knows_openat2 = !rng_once_in(&the_world.rng, 4);
         h->in_memory = rng_once_in(&the_world.rng, 6);
-        h->slow_ns = rng_once_in(&the_world.rng, 5) ? rng_below(&the_world.rng, 60 * NS_PER_MS) : 0;
+        h->slow_ns = rng_once_in(&the_world.rng, 4) ? rng_below(&the_world.rng, 120 * NS_PER_MS) : 0;
         h->stall_once_in = rng_once_in(&the_world.rng, 4) ? 20 : 0;
         h->direct_align = rng_once_in(&the_world.rng, 3) ? 0 : 4096;
     }

@@ -196,6 +196,7 @@ void kit_begin(struct coord_kit *k, const struct kit_setup *setup)
     memset(cfg.job.bytes, 7, sizeof cfg.job.bytes);
     for (unsigned n = 0; n < COORD_NODES; n++) {
         cfg.dial_host[n] = s->dial_host[n] != NULL ? s->dial_host[n] : "";
+        cfg.dial_port[n] = s->dial_port[n];
         cfg.may_dial[n] = !s->no_dial[n];
         cfg.dials_inside[n] = s->inside[n];
         k->end[n] = &k->first[n];

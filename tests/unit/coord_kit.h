@@ -48,6 +48,7 @@ struct kit_setup {
     uint32_t stripe_bytes; // 0: 4 MiB
     bool no_dial[COORD_NODES];
     const char *dial_host[COORD_NODES];
+    uint16_t dial_port[COORD_NODES];
     bool inside[COORD_NODES]; // it can dial inside ssh
 };
 

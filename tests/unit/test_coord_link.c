@@ -62,6 +62,8 @@ static void test_dialler(void)
         {{.streams = 3}, COORD_SOURCE, "10.0.1.0:7\n10.0.1.1:7\n"},
         {{.dial_host = {"a", "b.example"}}, COORD_SOURCE, "b.example:1002\n10.0.1.0:7\n10.0.1.1:7\n"},
         {{.dial_host = {"a", "::1"}}, COORD_SOURCE, "[::1]:1002\n10.0.1.0:7\n10.0.1.1:7\n"},
+        // by the port that the user gave, which may be a forwarder's
+        {{.dial_host = {"a", "b"}, .dial_port = {8, 9}}, COORD_SOURCE, "b:9\n10.0.1.0:7\n10.0.1.1:7\n"},
         {{.no_dial = {true, false}, .dial_host = {"a", "b"}}, COORD_DEST, "a:1001\n10.0.0.0:7\n10.0.0.1:7\n"},
         {{.no_dial = {false, true}, .dial_host = {"a", "b"}},
          COORD_SOURCE,

@@ -230,8 +230,9 @@ static void expect_stranger(const struct stranger *s, int expected, enum err_cla
         CU_ASSERT_EQUAL(send(fd, s->words, s->len, MSG_NOSIGNAL), (ssize_t)s->len);
     if (s->echo)
         CU_ASSERT_EQUAL(send(fd, heard, sizeof(heard), MSG_NOSIGNAL), sizeof(heard));
+    // The dialler may have read the words and hung up already.
     if (!s->stay)
-        CU_ASSERT_EQUAL(shutdown(fd, SHUT_WR), 0);
+        CU_ASSERT_TRUE(shutdown(fd, SHUT_WR) == 0 || errno == ENOTCONN);
     dialler_join(&d);
     CU_ASSERT_EQUAL(d.rc, expected);
     CU_ASSERT_EQUAL(d.err.class, class);
