@@ -178,7 +178,7 @@ static int take_messages(struct agent *a)
 static void watch_links(struct agent *a, const struct mail *mail)
 {
     struct message m;
-    if (a->way == LINK_EXPECT ||
+    if (a->over || a->way == LINK_EXPECT || // over: the streams are gone
         message_decode((uint16_t)(mail->bytes[4] | mail->bytes[5] << 8), mail->bytes + MESSAGE_HEAD_BYTES,
                        mail->len - MESSAGE_HEAD_BYTES, &m) < 0)
         return;

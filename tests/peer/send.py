@@ -54,6 +54,7 @@ class Sender:
         self.control = self.job.control
         self.peer, self.streams = None, []
         self.next_segment = self.next_stripe = self.next_lease = self.next_stream = 0
+        self.open_leases = {}  # number: segment
         self.works = {}
         self.again = []  # entries to be tried once more
         self.changed = {os.fsencode(name) for name in settings.cases.get("changed", ())}
@@ -132,7 +133,13 @@ class Sender:
         answer = self.control.wait("LEASE")
         if {**words, "session": 0} != answer.fields():
             raise Refused(f"another lease: {answer}")
+        self.open_leases[words["lease"]] = segment
         return words["lease"]
+
+    def lease_done(self, lease):
+        """Ends a lease, unless the end of its segment did."""
+        if self.open_leases.pop(lease, None) is not None:
+            self.control.send("LEASE_DONE", lease=lease)
 
     def send_segment(self, work):
         """All stripes of a segment, a lease at a time."""
@@ -143,7 +150,7 @@ class Sender:
                 if number in work.left:  # settled meanwhile
                     self.send_stripe(work, number)
             self.drain(lambda: not any(number in work.left for number in range(at, at + count)))
-            self.control.send("LEASE_DONE", lease=lease)
+            self.lease_done(lease)
 
     def drain(self, done):
         """Takes what the agent says about stripes and entries until `done`."""
@@ -176,6 +183,9 @@ class Sender:
             work = self.works.pop(came.segment)
             if work.left - self.changed_stripes(work):
                 raise Refused(f"{came} with stripes {sorted(work.left)} open")
+            # No lease of it may be open any more.
+            for lease in [lease for lease, segment in self.open_leases.items() if segment == came.segment]:
+                self.lease_done(lease)
             self.control.send("SEGMENT_DONE", segment=came.segment)
 
     def changed_stripes(self, work):
