@@ -213,7 +213,7 @@ static bool mail_may_go(const struct agent *a)
 // waits for it, here and in the mailbox.
 static int forward_mail(struct agent *a)
 {
-    int rc = 0;
+    int rc = mailbox_failed(a->mailbox);
     if (a->mail == NULL && mail_may_go(a)) {
         bool crowded = mailbox_bytes(a->mailbox) >= MAILBOX_CROWDED_BYTES;
         a->mail = mailbox_take(a->mailbox);

@@ -1,8 +1,9 @@
 // A list under a lock, and an eventfd that is readable while the list is not empty.
 #include "mover/mailbox.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,6 +13,7 @@ struct mailbox {
     pthread_mutex_t lock;
     struct mail *first, **end;
     size_t bytes; // of all in the list
+    int failed;   // 0, or -errno: a message is lost
     int fd;
 };
 
@@ -50,10 +52,27 @@ void mailbox_free(struct mailbox *m)
     free(m);
 }
 
-static void die(const char *why)
+static void ring(const struct mailbox *m)
 {
-    fprintf(stderr, "penstock: %s\n", why);
-    abort();
+    uint64_t one = 1;
+    ssize_t rung = write(m->fd, &one, sizeof one); // fails only when the counter is full: readable, then
+    (void)rung;
+}
+
+static void mailbox_fail(struct mailbox *m, int rc)
+{
+    pthread_mutex_lock(&m->lock);
+    m->failed = rc;
+    ring(m);
+    pthread_mutex_unlock(&m->lock);
+}
+
+int mailbox_failed(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->lock);
+    int rc = m->failed;
+    pthread_mutex_unlock(&m->lock);
+    return rc;
 }
 
 void mailbox_post(struct mailbox *m, const struct message *message)
@@ -61,8 +80,12 @@ void mailbox_post(struct mailbox *m, const struct message *message)
     uint8_t *buf = malloc(MESSAGE_BYTES_MAX + MESSAGE_HEAD_BYTES);
     int64_t len = buf != NULL ? message_encode(message, buf, MESSAGE_BYTES_MAX + MESSAGE_HEAD_BYTES) : -1;
     struct mail *mail = len > 0 ? malloc(sizeof *mail + (size_t)len) : NULL;
-    if (mail == NULL)
-        die(buf == NULL || len > 0 ? "out of memory" : "a message over its limits");
+    assert(buf == NULL || len > 0);
+    if (mail == NULL) {
+        free(buf);
+        mailbox_fail(m, -ENOMEM);
+        return;
+    }
     memcpy(mail->bytes, buf, (size_t)len);
     free(buf);
     mail->len = (size_t)len;
@@ -71,10 +94,7 @@ void mailbox_post(struct mailbox *m, const struct message *message)
     *m->end = mail;
     m->end = &mail->next;
     m->bytes += mail->len;
-    uint64_t one = 1;
-    ssize_t rung =
-        write(m->fd, &one, sizeof one); // fails only when the counter is full, and then it is readable
-    (void)rung;
+    ring(m);
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -8,9 +8,10 @@
 struct mailbox;
 MUST_CHECK struct mailbox *mailbox_new(void); // NULL: out of memory or descriptors
 void mailbox_free(struct mailbox *m);
-// Any thread; cannot fail: a message that is over its limits is a bug, and one for which there is no memory
-// ends the process (the job is resumable; a lost word would hang it).
+// Any thread. A message that is over its limits is a bug. One for which there is no memory is lost and told
+// by mailbox_failed: the taker then ends the job, which would wait for that word for ever.
 void mailbox_post(struct mailbox *m, const struct message *message);
+MUST_CHECK int mailbox_failed(struct mailbox *m); // 0, or -ENOMEM once a message is lost
 int mailbox_fd(const struct mailbox *m); // readable while something is in it
 enum { MAILBOX_CROWDED_BYTES = MIB };
 // Bytes that are in it. Who makes mail without bound rests while it is crowded; the taker wakes it.

@@ -183,11 +183,16 @@ static void child_tell_end(struct server *s, const struct child *c, int status)
               name != NULL ? name : "?");
 }
 
-static void children_reap(struct server *s)
+static void child_fd_empty(const struct server *s)
 {
     struct signalfd_siginfo info;
-    while (read(s->signal_fd, &info, sizeof(info)) > 0)
-        continue; // one signal may stand for many: every child is asked below
+    while (read(s->cfg->child_fd, &info, sizeof(info)) > 0)
+        continue;
+}
+
+static void children_reap(struct server *s)
+{
+    child_fd_empty(s); // one signal may stand for many: every child is asked below
     for (size_t i = s->count; i-- > 0;) {
         int status;
         if (waitpid(s->children[i].pid, &status, WNOHANG) == 0)
@@ -254,7 +259,7 @@ static size_t poll_set(struct server *s, size_t *door_at, int *timeout_ms)
     uint64_t now = sys_clock_ns();
     bool resting = now < s->rest_until_ns;
     s->fds[STOP_AT] = (struct pollfd){.fd = s->stop_fd, .events = POLLIN};
-    s->fds[SIGNAL_AT] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+    s->fds[SIGNAL_AT] = (struct pollfd){.fd = s->cfg->child_fd, .events = POLLIN};
     for (int i = 0; i < s->listeners_count; i++) // a negative descriptor is skipped by poll
         s->fds[n++] = (struct pollfd){.fd = resting ? -1 : s->listeners[i], .events = POLLIN};
     for (size_t i = 0; i < s->count; i++)
@@ -329,15 +334,14 @@ static void children_end(struct server *s)
     for (size_t i = 0; i < s->count; i++)
         child_kill(&s->children[i], SIGKILL);
     for (uint64_t now = sys_clock_ns(); s->count > 0 && now < deadline; now = sys_clock_ns()) {
-        struct pollfd fd = {.fd = s->signal_fd, .events = POLLIN};
+        struct pollfd fd = {.fd = s->cfg->child_fd, .events = POLLIN};
         for (size_t i = s->count; i-- > 0;) {
             if (waitpid(s->children[i].pid, NULL, WNOHANG) != 0)
                 child_drop(s, i);
         }
         int ready = s->count > 0 ? poll(&fd, 1, (int)u64_div_up(deadline - now, NS_PER_MS)) : 0;
-        struct signalfd_siginfo info;
-        while (ready > 0 && read(s->signal_fd, &info, sizeof(info)) > 0)
-            continue;
+        if (ready > 0)
+            child_fd_empty(s);
     }
     while (s->count > 0)
         child_drop(s, 0); // held by a device that does not answer
@@ -346,23 +350,6 @@ static void children_end(struct server *s)
 static int refuse(struct err *err, int rc, const char *op, const char *on)
 {
     err_set(err, ERR_START, -rc, op, on, on != NULL ? strlen(on) : 0, NULL);
-    return rc;
-}
-
-// SIGCHLD becomes a descriptor for as long as the listener runs.
-static int signals_take(struct server *s, sigset_t *before, struct err *err)
-{
-    sigset_t mask;
-    sigemptyset(&mask);
-    sigaddset(&mask, SIGCHLD);
-    // Ignored, which a parent may have left to us, it would reap the children without telling.
-    if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, &mask, before) < 0)
-        return refuse(err, -errno, "signals", NULL);
-    s->signal_fd = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (s->signal_fd >= 0)
-        return 0;
-    int rc = refuse(err, -errno, "signals", NULL);
-    sigprocmask(SIG_SETMASK, before, NULL);
     return rc;
 }
 
@@ -400,12 +387,9 @@ int serve_run(const struct serve_config *cfg, int stop_fd, void (*say)(void *arg
               void *arg, struct err *err)
 {
     struct server s = {.cfg = cfg, .cfg_say = say, .cfg_arg = arg, .stop_fd = stop_fd};
-    sigset_t before;
     int rc = cfg->keys->count > 0 ? 0 : refuse(err, -EINVAL, "start without a key", NULL);
     if (rc == 0)
         rc = server_open(&s, err);
-    if (rc == 0)
-        rc = signals_take(&s, &before, err);
     if (rc < 0) {
         server_close(&s);
         return rc;
@@ -419,8 +403,6 @@ int serve_run(const struct serve_config *cfg, int stop_fd, void (*say)(void *arg
     if (rc < 0)
         refuse(err, rc, "poll", NULL);
     children_end(&s);
-    close(s.signal_fd);
-    sigprocmask(SIG_SETMASK, &before, NULL);
     server_close(&s);
     return rc;
 }

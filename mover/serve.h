@@ -16,6 +16,11 @@ struct serve_config {
     const struct key_ring *keys;
     bool read_only;    // refuses to be a destination
     unsigned jobs_max; // children at once; 0 = 64
+    // Signals are the caller's. child_fd becomes readable when a child has ended (a signalfd of SIGCHLD, not
+    // blocking; it is read empty here); in_child gives every signal its default back and unblocks it, true
+    // when it could: it runs in each new child before anything else.
+    int child_fd;
+    bool (*in_child)(void);
 };
 
 // Runs until stop_fd becomes readable. Prints through `say` (never NULL): one line per event, first

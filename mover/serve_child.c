@@ -21,19 +21,13 @@ static const uint64_t NS_PER_MS = 1000000;
 // sockets, would outlive it or speak for it.
 static bool inherit_nothing(struct server *s, pid_t parent)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD};
-    sigset_t none;
-    sigemptyset(&none);
-    bool ok = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent; // it may have died just before
+    bool ok = s->cfg->in_child() && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent; // it may have died just before
     ok = ok && prctl(PR_SET_DUMPABLE, 0) == 0;                              // keys lie in memory
-    for (size_t i = 0; i < ARRAY_LEN(signals); i++)
-        ok = ok && signal(signals[i], SIG_DFL) != SIG_ERR;
-    ok = ok && sigprocmask(SIG_SETMASK, &none, NULL) == 0;
     for (int i = 0; i < s->listeners_count; i++)
         close(s->listeners[i]);
     for (size_t i = 0; i < s->count; i++)
         close(s->children[i].pair);
-    close(s->signal_fd);
+    close(s->cfg->child_fd);
     close(s->stop_fd);
     door_free(s->door);
     return ok;

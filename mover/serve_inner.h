@@ -24,7 +24,7 @@ struct server {
     const struct serve_config *cfg;
     void (*cfg_say)(void *arg, const char *line);
     void *cfg_arg;
-    int stop_fd, signal_fd;
+    int stop_fd;
     int listeners[NET_LISTEN_MAX], listeners_count;
     uint16_t port;
     struct door *door;

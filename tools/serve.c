@@ -182,17 +182,49 @@ static int serve_stdio(const struct serve_options *opt, char *const *command)
     return report_err(&err);
 }
 
-// A descriptor that becomes readable when the process is asked to end.
-static int stop_descriptor(void)
+// A descriptor that becomes readable when one of the signals, ended by 0, comes.
+static int signals_descriptor(const int *signals)
 {
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
+    for (; *signals != 0; signals++)
+        sigaddset(&set, *signals);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return -errno;
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return fd < 0 ? -errno : fd;
+}
+
+// A child that caught a signal for the listener would outlive it.
+static bool default_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD};
+    sigset_t none;
+    sigemptyset(&none);
+    bool ok = true;
+    for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+        ok = ok && signal(signals[i], SIG_DFL) != SIG_ERR;
+    return ok && sigprocmask(SIG_SETMASK, &none, NULL) == 0;
+}
+
+static int listen_until_stopped(struct serve_config *cfg, struct err *err)
+{
+    static const int stop[] = {SIGTERM, SIGINT, 0}, child[] = {SIGCHLD, 0};
+    // Ignored, which a parent may have left to us, it would reap the children without telling.
+    int rc = signal(SIGCHLD, SIG_DFL) == SIG_ERR ? -errno : 0;
+    int stop_fd = rc == 0 ? signals_descriptor(stop) : rc;
+    cfg->child_fd = stop_fd >= 0 ? signals_descriptor(child) : stop_fd;
+    cfg->in_child = default_signals;
+    rc = cfg->child_fd;
+    if (rc < 0)
+        err_set(err, ERR_START, -rc, "signalfd", NULL, 0, NULL);
+    else
+        rc = serve_run(cfg, stop_fd, say, NULL, err);
+    if (cfg->child_fd >= 0)
+        close(cfg->child_fd);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    return rc;
 }
 
 static int serve_keys(const struct serve_options *opt, struct serve_config *cfg)
@@ -202,13 +234,8 @@ static int serve_keys(const struct serve_options *opt, struct serve_config *cfg)
     if (key_ring_load(opt->key, &keys, &err) < 0)
         return report_err(&err);
     cfg->keys = &keys;
-    int stop_fd = stop_descriptor();
-    if (stop_fd < 0)
-        err_set(&err, ERR_START, -stop_fd, "signalfd", NULL, 0, NULL);
-    int rc = stop_fd < 0 ? stop_fd : serve_run(cfg, stop_fd, say, NULL, &err);
+    int rc = listen_until_stopped(cfg, &err);
     key_ring_free(&keys);
-    if (stop_fd >= 0)
-        close(stop_fd);
     return rc < 0 ? report_err(&err) : OUTCOME_COMPLETE;
 }
 

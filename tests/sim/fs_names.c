@@ -206,8 +206,8 @@ int fs_remove(struct inode *dir, const char *name, bool directory)
         return -EISDIR;
     if (directory && i->names.count > 0)
         return -ENOTEMPTY;
-    names_remove(&dir->names, name);
     change_log(dir->fs, CHANGE_REMOVE, dir, name, NULL, NULL, NULL);
+    names_remove(&dir->names, name); // `name` may be the text of its own entry
     unlink_inode(i);
     touch(dir);
     return 0;
