@@ -26,7 +26,7 @@ struct dest_side {
     struct dest_entry *entries;
     uint64_t *awaited; // sorted digests of the paths of files that wait for data
     uint32_t awaited_count;
-    struct dest_agent *dest; // in whose list of sides it is
+    struct dest_agent *dest; // in whose list of sides it is, or NULL
     struct dest_side *next;
 };
 
@@ -76,7 +76,7 @@ struct dest_agent {
     int dirs_fd; // directories seen, for the closing pass: encoded segments, each followed by its length
                  // (u32)
     uint64_t dirs_end;
-    struct dest_side *sides; // under plan_lock: segments that are compared and not freed
+    struct dest_side *sides; // under plan_lock: segments that are compared and not settled
     struct segment_builder *dirs;
     uint64_t dir_count;
     struct entry root; // the destination root itself, when the job listed it: finished after all else is gone
@@ -116,7 +116,8 @@ bool dest_is_fatal(int error);
 bool dest_awaited(struct dest_agent *d, const struct entry *e);
 void dest_side_await(struct dest_side *s, const struct entry *e); // of the segment being compared
 void dest_side_link(struct dest_agent *d, struct dest_side *s);   // the segment is compared
-void dest_side_unlink(struct dest_side *s);                       // and is about to be freed
+// All its entries are settled. Under plan_lock.
+void dest_side_unlink(struct dest_side *s);
 
 // dest_compare.c
 void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);

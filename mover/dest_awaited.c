@@ -42,10 +42,9 @@ void dest_side_unlink(struct dest_side *s)
 {
     if (s->dest == NULL)
         return;
-    pthread_mutex_lock(&s->dest->plan_lock);
     struct dest_side **at = &s->dest->sides;
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
-    pthread_mutex_unlock(&s->dest->plan_lock);
+    s->dest = NULL;
 }

@@ -40,7 +40,12 @@ static void side_free(void *arg)
     struct dest_side *side = arg;
     for (uint32_t i = 0; i < side->count; i++)
         entry_close(&side->entries[i]);
-    dest_side_unlink(side);
+    struct dest_agent *d = side->dest; // NULL unless the job ends before the segment
+    if (d != NULL) {
+        pthread_mutex_lock(&d->plan_lock);
+        dest_side_unlink(side);
+        pthread_mutex_unlock(&d->plan_lock);
+    }
     free(side->awaited);
     free(side->entries);
     free(side);

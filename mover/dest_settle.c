@@ -52,6 +52,8 @@ void settle_entries(struct dest_agent *d, const struct work *w, uint32_t entries
     pthread_mutex_lock(&d->plan_lock);
     bool done = dest_plan_entries_settled(d->plan, w->number, entries);
     d->open_segments -= done; // the source may send the next one as soon as it hears of this
+    if (done)
+        dest_side_unlink(w->side); // and files of it once more in the retry segment
     pthread_mutex_unlock(&d->plan_lock);
     if (!done)
         return;

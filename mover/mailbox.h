@@ -12,7 +12,7 @@ void mailbox_free(struct mailbox *m);
 // by mailbox_failed: the taker then ends the job, which would wait for that word for ever.
 void mailbox_post(struct mailbox *m, const struct message *message);
 MUST_CHECK int mailbox_failed(struct mailbox *m); // 0, or -ENOMEM once a message is lost
-int mailbox_fd(const struct mailbox *m); // readable while something is in it
+int mailbox_fd(const struct mailbox *m);          // readable while something is in it
 enum { MAILBOX_CROWDED_BYTES = MIB };
 // Bytes that are in it. Who makes mail without bound rests while it is crowded; the taker wakes it.
 size_t mailbox_bytes(struct mailbox *m);

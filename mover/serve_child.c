@@ -21,8 +21,9 @@ static const uint64_t NS_PER_MS = 1000000;
 // sockets, would outlive it or speak for it.
 static bool inherit_nothing(struct server *s, pid_t parent)
 {
-    bool ok = s->cfg->in_child() && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent; // it may have died just before
-    ok = ok && prctl(PR_SET_DUMPABLE, 0) == 0;                              // keys lie in memory
+    bool ok = s->cfg->in_child() && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+              getppid() == parent;             // it may have died just before
+    ok = ok && prctl(PR_SET_DUMPABLE, 0) == 0; // keys lie in memory
     for (int i = 0; i < s->listeners_count; i++)
         close(s->listeners[i]);
     for (size_t i = 0; i < s->count; i++)

@@ -383,11 +383,9 @@ def through_own_link(attack):
 
 @destination
 def segment_done_early(attack):
-    """The end of a segment whose stripes are still to come, and a frame of it."""
-    work = attack.leased()
+    """The end of a segment whose stripes are still to come."""
+    attack.leased()
     attack.control.send("SEGMENT_DONE", segment=0)
-    attack.control.sync()
-    attack.push(attack.frame_of(work, work.first))
     return attack.job_ends()
 
 
@@ -395,7 +393,7 @@ def segment_done_early(attack):
 def lease_done_early(attack):
     """The end of a lease whose stripes are still to come: they are received and forgotten."""
     work = attack.leased()
-    attack.control.send("LEASE_DONE", lease=0)
+    attack.lease_done(0)
     attack.control.sync()
     for number in range(work.first, work.first + work.layout.count()):
         attack.send_stripe(work, number)
