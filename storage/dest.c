@@ -98,6 +98,9 @@ static int examine_root(struct dest *d)
     if (err < 0)
         return err;
     d->dev = st.st_dev;
+    err = sys_mount_id(d->fd, &d->mount);
+    if (err < 0)
+        return err;
     d->can_chown = sys_euid() == 0;
     d->mounts = dest_mounts_new();
     return d->mounts != NULL ? 0 : -ENOMEM;
@@ -114,9 +117,9 @@ static int settle(struct dest *d, const struct dest_lock_info *mine)
     d->temp_fd = open_own_dir(d->state_fd, "temp");
     if (d->temp_fd < 0)
         return d->temp_fd;
-    struct stat st;
-    err = sys_fstat(d->temp_fd, &st);
-    if (err == 0 && st.st_dev != d->dev)
+    uint64_t mount;
+    err = sys_mount_id(d->temp_fd, &mount);
+    if (err == 0 && mount != d->mount)
         err = -EXDEV; // nothing could be published from there
     if (err == 0)
         err = sys_fsync(d->state_fd);

@@ -5,9 +5,9 @@
 // metadata through its descriptor, is synced, and only then renamed to its final name: an existing file stays
 // whole until then. Temporary files lie in `.penstock/temp/`; where the target directory is on another mount
 // (rename says EXDEV) the file is written beside its target under ".penstock-" + temporary name: decided by
-// st_dev of the parent. A mount that st_dev does not show (a bind mount of the same file system) is learnt
-// from the rename: publishing fails once with -EXDEV, and what is written anew for that directory goes
-// beside.
+// sys_mount_id of the parent. A mount that it does not show (a bind mount of the same file system, before
+// Linux 5.8) is learnt from the rename: publishing fails once with -EXDEV, and what is written anew for that
+// directory goes beside.
 #ifndef PENSTOCK_STORAGE_DEST_H
 #define PENSTOCK_STORAGE_DEST_H
 
@@ -21,7 +21,7 @@ struct dest {
     int state_fd; // .penstock/
     int temp_fd;  // .penstock/temp/
     int lock_fd;
-    uint64_t dev;               // of the root
+    uint64_t dev, mount;        // of the root: st_dev and sys_mount_id
     bool can_chown;             // effective root: owner and group are kept
     struct dest_mounts *mounts; // owned; which parents lie on another mount: for dest's own files
 };

@@ -211,6 +211,20 @@ int dest_file_metadata(const struct dest *d, int fd, const struct entry *e)
     return err < 0 ? err : dest_set_metadata(d, fd, e);
 }
 
+int dest_mounts_find(const struct dest *d, int dir_fd, bool *beside)
+{
+    struct stat st;
+    uint64_t mount;
+    int err = sys_fstat(dir_fd, &st);
+    if (err == 0)
+        err = dest_mounts_note(d, st.st_dev, dir_fd);
+    if (err == 0)
+        err = sys_mount_id(dir_fd, &mount);
+    if (err == 0)
+        *beside = mount != d->mount;
+    return err;
+}
+
 // ---- large files ----
 
 // Where the temporary file of `e` belongs: fills dir_fd, beside and name of *f.
@@ -220,15 +234,11 @@ static int find_place(const struct dest *d, const struct entry *e, struct dest_f
     int parent = path_open_parent(d->fd, e->path, e->path_len, last);
     if (parent < 0)
         return parent;
-    struct stat st;
-    int err = sys_fstat(parent, &st);
-    if (err == 0)
-        err = dest_mounts_note(d, st.st_dev, parent);
+    int err = dest_mounts_find(d, parent, &f->beside);
     if (err < 0) {
         sys_close(parent);
         return err;
     }
-    f->beside = st.st_dev != d->dev;
     bool learnt;
     if (dest_mounts_ask(d, e, &learnt) && learnt)
         f->beside = true; // a rename has said EXDEV: a mount of the same file system

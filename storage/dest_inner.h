@@ -37,6 +37,8 @@ void dest_mounts_tell(const struct dest *d, const struct entry *e, bool beside);
 // Something is made in this directory, which lies on the file system `dev`: another than the root's is kept
 // for dest_sync. -ENOMEM, or -errno of opening it.
 MUST_CHECK int dest_mounts_note(const struct dest *d, uint64_t dev, int dir_fd);
+// Asks the kernel, and notes: *beside when this directory lies on another mount than temp/. -errno.
+MUST_CHECK int dest_mounts_find(const struct dest *d, int dir_fd, bool *beside);
 
 // ---- temporary names (dest_file.c) ----
 

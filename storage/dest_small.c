@@ -12,7 +12,7 @@ struct place {
     char name[TEMP_NAME_BYTES];
 };
 
-// Decides by the memo or, once a directory, by the device of the parent: a rename must not cross a mount.
+// Decides by the memo or, once a directory, by the mount of the parent: a rename must not cross a mount.
 static int find_place(const struct dest *d, struct path_cache *cache, const struct entry *e,
                       struct place *out)
 {
@@ -27,13 +27,9 @@ static int find_place(const struct dest *d, struct path_cache *cache, const stru
         out->dir_fd = parent;
     }
     if (!known) {
-        struct stat st;
-        int err = sys_fstat(out->dir_fd, &st);
-        if (err == 0)
-            err = dest_mounts_note(d, st.st_dev, out->dir_fd);
+        int err = dest_mounts_find(d, out->dir_fd, &beside);
         if (err < 0)
             return err;
-        beside = st.st_dev != d->dev;
         dest_mounts_tell(d, e, beside);
     }
     if (beside) {
@@ -103,7 +99,7 @@ int dest_small_publish(const struct dest *d, struct path_cache *cache, const str
     dest_beside_name(e, name);
     int beside_err = sys_renameat(parent, name, parent, last);
     if (beside_err == -ENOENT && err == -EXDEV)
-        dest_mounts_tell(d, e, true); // a mount that st_dev does not show: written again it will go beside
+        dest_mounts_tell(d, e, true); // a mount that the kernel did not tell: written again it will go beside
     return beside_err == -ENOENT ? err : beside_err;
 }
 

@@ -296,17 +296,45 @@ int sys_fs_magic(int fd, uint64_t *magic, uint64_t *free_bytes)
     return 0;
 }
 
+// What statx says of an open file; 0 in stx_mask where the kernel or a filter does not know it.
+static int ask_statx(int fd, unsigned mask, struct statx *out)
+{
+    memset(out, 0, sizeof(*out));
+    long n;
+    do {
+        n = statx(fd, "", AT_EMPTY_PATH, mask, out);
+    } while (interrupted(n));
+    if (n >= 0)
+        return 0;
+    int err = result(n);
+    out->stx_mask = 0;
+    return err == -ENOSYS || err == -EPERM ? 0 : err;
+}
+
+int sys_mount_id(int fd, uint64_t *id)
+{
+    struct statx stx;
+    int err = ask_statx(fd, STATX_MNT_ID, &stx);
+    if (err < 0)
+        return err;
+    if (stx.stx_mask & STATX_MNT_ID) {
+        *id = stx.stx_mnt_id;
+        return 0;
+    }
+    struct stat st;
+    err = sys_fstat(fd, &st);
+    if (err == 0)
+        *id = st.st_dev;
+    return err;
+}
+
 int sys_direct_align(int fd, uint32_t *align)
 {
     struct statx stx;
-    memset(&stx, 0, sizeof(stx));
-    long n;
-    do {
-        n = statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx);
-    } while (interrupted(n));
-    if (n < 0 && errno != ENOSYS && errno != EPERM)
-        return result(n);
-    if (n < 0 || !(stx.stx_mask & STATX_DIOALIGN))
+    int err = ask_statx(fd, STATX_DIOALIGN, &stx);
+    if (err < 0)
+        return err;
+    if (!(stx.stx_mask & STATX_DIOALIGN))
         *align = BLOCK_BYTES;
     else if (stx.stx_dio_offset_align == 0 || stx.stx_dio_mem_align == 0)
         *align = 0;

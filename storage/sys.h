@@ -55,6 +55,10 @@ MUST_CHECK int sys_fs_magic(int fd, uint64_t *magic,
 // BLOCK_BYTES where the kernel does not say.
 MUST_CHECK int sys_direct_align(int fd, uint32_t *align);
 
+// A number for the mount that the file was reached by (statx STATX_MNT_ID, Linux 5.8); st_dev where the
+// kernel does not say, which cannot tell bind mounts of one file system from each other.
+MUST_CHECK int sys_mount_id(int fd, uint64_t *id);
+
 // Nanoseconds of a clock that runs through suspend (CLOCK_BOOTTIME): for deadlines and rates.
 uint64_t sys_clock_ns(void);
 // Wall-clock seconds, for people only: names no decision.

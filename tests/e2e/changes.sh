@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier: full
+# tier: check
 # cap: 600
 # A source that changes while it is copied, and two jobs on one destination: nothing becomes a mix.
 source "$(dirname "$0")/../lib/job.sh"

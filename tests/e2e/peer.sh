@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier: full
+# tier: check
 # cap: 300
 # A second implementation of the wire sends to the agents and receives from them, and a hostile one gets nowhere.
 source "$(dirname "$0")/../lib/e2e.sh"

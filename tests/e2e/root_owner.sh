@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier: full
+# tier: check
 # As root: owner and group, set-id bits, devices, and destinations that other mounts or attributes make odd.
 source "$(dirname "$0")/../lib/job.sh"
 

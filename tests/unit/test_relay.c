@@ -254,7 +254,7 @@ static void test_back_pressure(void)
         size_t taken = 0;
         rig_start(&r);
         while (taken < BULK_BYTES &&
-               net_write_full(r.to_in, bytes, sizeof bytes, sys_clock_ns() + 300000000, -1) == 0)
+               net_write_full(r.to_in, bytes, sizeof bytes, sys_clock_ns() + 1000000000, -1) == 0)
             taken += sizeof bytes;
         CU_ASSERT(taken >= RELAY_BYTES && taken < RELAY_BYTES + 2 * MIB);
         far_close(&r, &r.agent);
