@@ -157,14 +157,14 @@ endif
 test: programs ## Run the quick tests (T="PROGRAM..." runs only these)
 	$(Q)$(RUN) --tier test $(T)
 
-check: programs ## Run what a change must pass: the tests, the slower checks, the native tests under sanitizers
-	$(Q)$(MAKE) --no-print-directory VARIANT=clang programs
-	$(Q)$(MAKE) --no-print-directory VARIANT=asan programs
-	$(Q)$(RUN) --build $(BUILD)/asan --tier check
+check: programs ## Run what a change must pass: the tests, the slower checks, a part under sanitizers and other compilers
+	$(Q)for variant in clang asan; do $(MAKE) --no-print-directory VARIANT=$$variant programs || exit; done
+	$(Q)$(MAKE) --no-print-directory VARIANT=tsan $(BUILD)/tsan/penstock
+	$(Q)$(RUN) --build $(BUILD)/asan --sets --tier check
 
 check-full: programs ## Run everything, ThreadSanitizer too
 	$(Q)for variant in clang asan tsan; do $(MAKE) --no-print-directory VARIANT=$$variant programs || exit; done
-	$(Q)$(RUN) --build $(BUILD)/asan --build $(BUILD)/tsan --tier full
+	$(Q)$(RUN) --build $(BUILD)/asan --build $(BUILD)/tsan --sets --tier full
 
 soak: programs ## Run everything over and over for MINUTES=n
 	$(Q)$(RUN) --tier full --minutes $(MINUTES)

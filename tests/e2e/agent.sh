@@ -1,6 +1,7 @@
 #!/bin/bash
 # tier: check
 # cap: 600
+# sets: none
 # Agents that listen: how they start, whom they let in, what they give and take, what strangers do to them, how they end.
 source "$(dirname "$0")/../lib/job.sh"
 

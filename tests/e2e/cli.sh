@@ -1,5 +1,6 @@
 #!/bin/bash
 # tier: test
+# sets: none
 # The command line: what is refused and how, what people see, what programs read.
 source "$(dirname "$0")/../lib/job.sh"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
 # tier: test
+# sets: engines builds
 # A copy on one machine carries every kind of entry, and the second one finds everything there.
 source "$(dirname "$0")/../lib/job.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tier: check
 # cap: 300
+# sets: engines builds
 # Where a copy goes: what rsync does with the same words is what is right. Ends on this machine and at agents.
 source "$(dirname "$0")/../lib/job.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tier: check
 # cap: 600
+# sets: engines builds
 # A job that is killed at any point goes on where it was, and what was at the destination stays whole until then.
 source "$(dirname "$0")/../lib/job.sh"
 

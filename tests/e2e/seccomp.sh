@@ -1,5 +1,6 @@
 #!/bin/bash
 # tier: check
+# sets: none
 # Kernels and containers that lack system calls: the copy is the same, and it is told which engine drives it and why.
 source "$(dirname "$0")/../lib/job.sh"
 

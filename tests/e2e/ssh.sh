@@ -1,6 +1,7 @@
 #!/bin/bash
 # tier: check
 # cap: 400
+# sets: none
 # HOST:PATH, over a real ssh server on the loopback that this user runs.
 source "$(dirname "$0")/../lib/job.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tier: check
 # cap: 600
+# sets: engines builds
 # Data connections: every way to drive them carries the same, and what goes wrong on the path is repaired or told.
 source "$(dirname "$0")/../lib/job.sh"
 

@@ -1,5 +1,6 @@
 # Cases of a test script, for bash. Source it, write functions, run them:
-#   case_run NAME FUNCTION           runs FUNCTION in a subshell under `set -e`; prints `ok`, `not ok` or `skip`
+#   case_run NAME FUNCTION           runs FUNCTION in a subshell under `set -e`; prints `ok`, `not ok` or `skip`;
+#                                    with ONLY set nothing but the case of that name
 #   fail MESSAGE                     ends the running case as failed
 #   skip REASON                      ends the running case as skipped
 #   start_process NAME COMMAND...    starts a background process: ${PID[NAME]}, its output goes to ${LOG[NAME]}
@@ -22,6 +23,7 @@ STOP_SECONDS=10
 SKIP_STATUS=77
 
 case_run() {
+    [[ -z ${ONLY:-} || $ONLY == "$1" ]] || return 0
     local name=$SCRIPT_NAME.$1 log=$WORK/case.log began=$EPOCHREALTIME status reason
     set +e
     (
