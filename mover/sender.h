@@ -9,6 +9,7 @@
 #include "mover/slot.h"
 #include "mover/stream.h"
 #include "storage/walk.h"
+#include "storage/source.h"
 
 // What the source agent gives to its senders. The functions may be called from any stream's thread.
 struct sender_source {
@@ -21,7 +22,7 @@ struct sender_source {
     bool (*sending)(void *arg, uint64_t stripe, uint32_t stream, uint32_t attempt, uint64_t frame);
     struct worktab *works;
     const struct walk_source *roots;
-    bool direct;    // try O_DIRECT
+    enum direct_mode direct;
     bool in_memory; // the source lies on tmpfs
 };
 

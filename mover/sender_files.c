@@ -21,7 +21,7 @@ struct sender_file {
 };
 
 void sender_files_init(struct sender_files *f, struct engine *engine, const struct walk_source *roots,
-                       bool direct, bool in_memory)
+                       enum direct_mode direct, bool in_memory)
 {
     *f = (struct sender_files){.engine = engine, .roots = roots, .direct = direct, .in_memory = in_memory};
 }
@@ -230,7 +230,7 @@ static struct extent_status read_small(const struct sender_files *f, const struc
                                        uint32_t len)
 {
     bool direct;
-    int fd = source_open(f->roots, e, false, &direct);
+    int fd = source_open(f->roots, e, DIRECT_OFF, &direct);
     if (fd < 0)
         return source_failure(fd);
     // A second look at a file whose ctime alone moved, as for large ones.

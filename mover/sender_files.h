@@ -5,18 +5,20 @@
 
 #include "mover/slot.h"
 #include "storage/walk.h"
+#include "storage/source.h"
 
 struct sender_file;
 
 struct sender_files {
     struct engine *engine;
     const struct walk_source *roots;
-    bool direct, in_memory;
+    enum direct_mode direct;
+    bool in_memory;
     struct sender_file *open; // those in use, and the last one used
 };
 
 void sender_files_init(struct sender_files *f, struct engine *engine, const struct walk_source *roots,
-                       bool direct, bool in_memory);
+                       enum direct_mode direct, bool in_memory);
 void sender_files_fini(struct sender_files *f); // closes; nothing may be in flight
 
 // Opens the file of a large stripe (or finds it open): result 0, slot->fd and direct are set; otherwise

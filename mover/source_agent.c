@@ -139,7 +139,7 @@ static int source_role_open(struct agent *a, const struct msg_open *m, struct me
                                      .sending = sending,
                                      .works = s->works,
                                      .roots = s->roots,
-                                     .direct = a->job.direct == DIRECT_ON,
+                                     .direct = s->in_memory ? DIRECT_OFF : a->job.direct,
                                      .in_memory = s->in_memory};
     *opened = (struct message){.type = MESSAGE_SOURCE_OPENED,
                                .source_opened = {.sources = blob_of(s->opened_buf, described)}};

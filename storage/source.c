@@ -59,9 +59,19 @@ static int open_wishing(const struct walk_source *source, const uint8_t *rest, s
     }
 }
 
+// Whether nothing of the file seems to be in the page cache, and the file system can tell.
+static bool is_cold(int fd, uint64_t size)
+{
+    const uint64_t places[] = {0, size / 2, size - 1};
+    bool cold = size > 0;
+    for (size_t i = 0; i < ARRAY_LEN(places) && cold; i++)
+        cold = sys_cached(fd, places[i]) == 0;
+    return cold;
+}
+
 // Of the open file: no longer regular is -ELOOP. Drops O_DIRECT where our blocks would not do for it, and
 // O_NONBLOCK, with which a ring answers EAGAIN instead of waiting.
-static int settle(int fd, int *wishes)
+static int settle(int fd, enum direct_mode mode, int *wishes)
 {
     struct stat st;
     int rc = sys_fstat(fd, &st);
@@ -69,16 +79,24 @@ static int settle(int fd, int *wishes)
         return rc;
     if (!S_ISREG(st.st_mode))
         return -ELOOP;
+    if (mode == DIRECT_AUTO && is_cold(fd, (uint64_t)st.st_size))
+        *wishes |= O_DIRECT;
     uint32_t align = 0;
     if (*wishes & O_DIRECT) {
         rc = sys_direct_align(fd, &align);
         if (rc < 0 || align == 0 || align > BLOCK_BYTES)
             *wishes &= ~O_DIRECT;
     }
-    return sys_set_flags(fd, *wishes);
+    rc = sys_set_flags(fd, *wishes);
+    if (rc < 0 && mode == DIRECT_AUTO && (*wishes & O_DIRECT)) {
+        *wishes &= ~O_DIRECT;
+        rc = sys_set_flags(fd, *wishes);
+    }
+    return rc;
 }
 
-int source_open(const struct walk_source *sources, const struct entry *e, bool direct, bool *is_direct)
+int source_open(const struct walk_source *sources, const struct entry *e, enum direct_mode mode,
+                bool *is_direct)
 {
     const struct walk_source *source = &sources[e->root];
     size_t len;
@@ -86,13 +104,13 @@ int source_open(const struct walk_source *sources, const struct entry *e, bool d
     if (rest == NULL)
         return -EPROTO;
     uid_t euid = sys_euid();
-    int wishes = (direct ? O_DIRECT : 0) | (euid == 0 || euid == e->uid ? O_NOATIME : 0);
+    int wishes = (mode == DIRECT_ON ? O_DIRECT : 0) | (euid == 0 || euid == e->uid ? O_NOATIME : 0);
     int fd = open_wishing(source, rest, len, &wishes);
     if (fd == -ENXIO) // a socket, or a device that is not there
         return -ELOOP;
     if (fd < 0)
         return fd;
-    int rc = settle(fd, &wishes);
+    int rc = settle(fd, mode, &wishes);
     if (rc < 0) {
         sys_close(fd);
         return rc;

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -99,6 +100,19 @@ ssize_t sys_pread_full(int fd, void *buf, size_t len, uint64_t offset)
         done += (size_t)n;
     }
     return (ssize_t)done;
+}
+
+int sys_cached(int fd, uint64_t offset)
+{
+    uint8_t byte;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    ssize_t n = preadv2(fd, &part, 1, (off_t)offset, RWF_NOWAIT);
+    if (n >= 0)
+        return 1;
+    if (errno == EAGAIN || errno == EINTR)
+        return 0;
+    // Kernels and filters without the call know nothing of it either.
+    return errno == ENOSYS || errno == EPERM || errno == EINVAL ? -EOPNOTSUPP : -errno;
 }
 
 int sys_pwrite_full(int fd, const void *buf, size_t len, uint64_t offset)

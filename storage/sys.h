@@ -24,6 +24,9 @@ MUST_CHECK ssize_t sys_pread(int fd, void *buf, size_t len, uint64_t offset);   
 MUST_CHECK ssize_t sys_pwrite(int fd, const void *buf, size_t len, uint64_t offset); // may be short
 // The whole of it or an error; read: fewer bytes only at the end of the file.
 MUST_CHECK ssize_t sys_pread_full(int fd, void *buf, size_t len, uint64_t offset);
+// Whether the byte there can be read without a disk (preadv2 RWF_NOWAIT on a descriptor without O_DIRECT):
+// 1 or 0; -EOPNOTSUPP where the file system cannot tell.
+MUST_CHECK int sys_cached(int fd, uint64_t offset);
 MUST_CHECK int sys_pwrite_full(int fd, const void *buf, size_t len, uint64_t offset);
 MUST_CHECK int sys_fsync(int fd);
 MUST_CHECK int sys_fdatasync(int fd);

@@ -97,6 +97,14 @@ ssize_t sys_pread_full(int fd, void *buf, size_t len, uint64_t offset)
     return (ssize_t)done;
 }
 
+int sys_cached(int fd, uint64_t offset)
+{
+    (void)file_of(fd);
+    (void)offset;
+    int rc = sys_begin("preadv2");
+    return rc < 0 ? rc : (int)rng_once_in(world_rng(), 2);
+}
+
 int sys_pwrite_full(int fd, const void *buf, size_t len, uint64_t offset)
 {
     for (size_t done = 0; done < len;) {

@@ -12,6 +12,7 @@
 
 #include <CUnit/CUnit.h>
 
+#include "storage/sys.h"
 #include "tests/unit/scratch.h"
 
 static char nothing[] = "", dir_name[] = "dir", other_name[] = "other", file_name[] = "dir/f",
@@ -90,7 +91,7 @@ static void test_open_by_source(void)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct entry e = entry_at(cases[i].root, cases[i].path);
         bool direct = true;
-        int fd = source_open(sources, &e, false, &direct);
+        int fd = source_open(sources, &e, DIRECT_OFF, &direct);
         CU_ASSERT_EQUAL(fd < 0 ? fd : 0, cases[i].rc);
         CU_ASSERT(fd < 0 || (!direct && holds(fd, cases[i].text)));
         if (fd >= 0)
@@ -106,13 +107,13 @@ static void test_flags(void)
     const struct walk_source source = {s.fd, nothing, nothing};
     struct entry e = entry_of(s.fd, "f", 0, "f");
     bool direct;
-    int fd = source_open(&source, &e, false, &direct);
+    int fd = source_open(&source, &e, DIRECT_OFF, &direct);
     CU_ASSERT_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
     CU_ASSERT_EQUAL(fcntl(fd, F_GETFL) & (O_ACCMODE | O_NONBLOCK | O_DIRECT | O_NOATIME),
                     O_RDONLY | O_NOATIME);
     close(fd);
     int probe = openat(s.fd, "f", O_RDONLY | O_DIRECT | O_CLOEXEC);
-    fd = source_open(&source, &e, true, &direct);
+    fd = source_open(&source, &e, DIRECT_ON, &direct);
     CU_ASSERT_EQUAL(fcntl(fd, F_GETFL) & (O_NONBLOCK | O_DIRECT), direct ? O_DIRECT : 0);
     CU_ASSERT(!direct || probe >= 0);
     if (direct) {
@@ -127,10 +128,33 @@ static void test_flags(void)
     struct walk_source proc = {open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC), nothing, nothing};
     e = entry_of(proc.fd, "status", 0, "status");
     direct = true;
-    fd = source_open(&proc, &e, true, &direct);
+    fd = source_open(&proc, &e, DIRECT_ON, &direct);
     CU_ASSERT(fd >= 0 && !direct && !(fcntl(fd, F_GETFL) & O_DIRECT));
     close(fd);
     close(proc.fd);
+    scratch_end(&s);
+}
+
+// What lies in the page cache is read from there, the rest past it, where the file system can tell.
+static void test_cold_and_warm(void)
+{
+    struct scratch s = scratch_begin();
+    scratch_bytes(s.fd, "f", 4 * MIB);
+    const struct walk_source source = {s.fd, nothing, nothing};
+    struct entry e = entry_of(s.fd, "f", 0, "f");
+    int plain = openat(s.fd, "f", O_RDONLY | O_CLOEXEC);
+    uint32_t align = 0;
+    CU_ASSERT(sys_cached(plain, 0) == 1 || sys_cached(plain, 0) == -EOPNOTSUPP);
+    bool direct = true;
+    int fd = source_open(&source, &e, DIRECT_AUTO, &direct);
+    CU_ASSERT(fd >= 0 && !direct && !(fcntl(fd, F_GETFL) & O_DIRECT));
+    close(fd);
+    CU_ASSERT(fsync(plain) == 0 && posix_fadvise(plain, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    bool cold = sys_cached(plain, 0) == 0 && sys_direct_align(plain, &align) == 0 && align > 0;
+    fd = source_open(&source, &e, DIRECT_AUTO, &direct);
+    CU_ASSERT(fd >= 0 && direct == cold && ((fcntl(fd, F_GETFL) & O_DIRECT) != 0) == cold);
+    close(fd);
+    close(plain);
     scratch_end(&s);
 }
 
@@ -141,10 +165,10 @@ static int open_as_other(void *arg)
     struct entry open = entry_at(0, "open"), closed = entry_at(0, "closed");
     bool direct;
     open.uid = geteuid(); // so that O_NOATIME is tried, and refused
-    int fd = source_open(&source, &open, false, &direct);
+    int fd = source_open(&source, &open, DIRECT_OFF, &direct);
     if (fd < 0 || (fcntl(fd, F_GETFL) & O_NOATIME))
         return 1;
-    return source_open(&source, &closed, false, &direct) == -EACCES ? 0 : 2;
+    return source_open(&source, &closed, DIRECT_OFF, &direct) == -EACCES ? 0 : 2;
 }
 
 static void test_permissions(void)
@@ -202,7 +226,8 @@ static void test_no_regular_file(void)
     for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
         struct entry e = entry_at(0, cases[i / 2].path);
         bool direct;
-        CU_ASSERT_EQUAL(source_open(&source, &e, i % 2 != 0, &direct), cases[i / 2].rc);
+        CU_ASSERT_EQUAL(source_open(&source, &e, i % 2 != 0 ? DIRECT_ON : DIRECT_OFF, &direct),
+                        cases[i / 2].rc);
         CU_ASSERT_EQUAL(source_failure(cases[i / 2].rc).state, cases[i / 2].state);
     }
     alarm(0);
@@ -231,7 +256,7 @@ static void test_long_paths(void)
     struct entry e = entry_at(0, path);
     bool direct;
     uint32_t before = scratch_open_files();
-    int fd = source_open(&source, &e, false, &direct);
+    int fd = source_open(&source, &e, DIRECT_OFF, &direct);
     CU_ASSERT(holds(fd, "far"));
     close(fd);
     CU_ASSERT_EQUAL(scratch_open_files(), before);
@@ -313,6 +338,7 @@ void suite_source(void)
     CU_pSuite suite = CU_add_suite("source", NULL, NULL);
     CU_add_test(suite, "open_by_source", test_open_by_source);
     CU_add_test(suite, "flags", test_flags);
+    CU_add_test(suite, "cold_and_warm", test_cold_and_warm);
     CU_add_test(suite, "permissions", test_permissions);
     CU_add_test(suite, "no_regular_file", test_no_regular_file);
     CU_add_test(suite, "long_paths", test_long_paths);
