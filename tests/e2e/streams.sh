@@ -134,7 +134,7 @@ fault() {
     rm -rf "$WORK/root/large"
     # shellcheck disable=SC2086 # words
     copy "$expected" $OPTIONS --key "$WORK/key" "$WORK/large/" "penstock://127.0.0.1:$PATH_PORT/large"
-    wait_line proxy " ${rules%%:*} at " 1 || fail 'the fault did not happen'
+    grep -qF " ${rules%%:*} at " "${LOG[proxy]}" || fail 'the fault did not happen'
     if [[ $expected -ne 0 ]]; then
         copy 0 --key "$WORK/key" "$WORK/large/" "$AGENT/large"
     fi
