@@ -149,8 +149,8 @@ fault_down() {
     fresh
     path_with "cut:data:1:down:$((64 + 64 + 100000)) flip:data:2:down:$((64 + 64 + 100000))"
     copy 0 --dial dst --key "$WORK/key" "penstock://127.0.0.1:$PATH_PORT/source_of_large/" here
-    wait_line proxy 'cut at' 1
-    wait_line proxy 'flip at' 1
+    grep -qF 'cut at' "${LOG[proxy]}"
+    grep -qF 'flip at' "${LOG[proxy]}"
     told ".bytes.resent <= $((9 * BODY)) and .bytes.resent >= $BODY"
     same_copy "$WORK/large" here
 }
@@ -173,7 +173,7 @@ other_address() {
     fresh
     path_with 'cut:peer:*:up:60 cut:data:*:up:60'
     copy 0 --dial src --key "$WORK/key" "$WORK/large/" "penstock://127.0.0.1:$PATH_PORT/around"
-    wait_line proxy 'cut at' 1
+    grep -qF 'cut at' "${LOG[proxy]}"
     same_copy "$WORK/large" "$WORK/root/around"
 }
 
