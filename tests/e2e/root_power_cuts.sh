@@ -6,6 +6,7 @@
 source "$(dirname "$0")/../lib/power.sh"
 
 POWER_RATE=120M # more commit groups
+POWER_KINDS=(told_bytes leaves records old)
 
 # FS then options of the copy.
 JOBS=(
@@ -20,7 +21,7 @@ many() {
     local fs options
     read -r fs options <<<"$ROW"
     # shellcheck disable=SC2086 # words
-    power_cuts "$fs" '' $options
+    power_cuts "$fs" '--trace synced' $options
 }
 
 power_source 4500 >&2

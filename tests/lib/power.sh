@@ -2,8 +2,8 @@
 #   power_source COUNT       makes what is copied ($WORK/source), of it COUNT small files, and what lies at the destination
 #                            before ($WORK/old)
 #   power_cuts FS TAKE ARGS...  a case: copies onto a disk with file system FS (ext4, xfs), takes copies of the disk
-#                            meanwhile (TAKE: words for power_take.py), and holds each against what had been promised;
-#                            ARGS are options of `penstock copy`
+#                            meanwhile (TAKE: words for power_take.py; `--trace synced` for moments between syncs), and
+#                            holds each against what had been promised; ARGS are options of `penstock copy`
 #   power_off                unmounts everything
 #
 # The disk is a loop device over an image file on an XFS, and a cut is a reflink of the image (the ioctl that is behind
@@ -13,7 +13,9 @@
 #   - everything that was flushed, and everything that the disk has finished writing, flushed or not;
 #   - nothing that is only in memory: dirty pages, a running journal transaction, names not yet committed.
 # That is a disk with a protected cache. A copy cannot show a write that was finished and is lost for want of a flush:
-# fsync without a barrier would pass here. It shows what is told before the kernel has been asked to write it.
+# fsync without a barrier would pass here. It shows what is told before the kernel has been asked to write it. One sync may
+# hide that another is missing: on ext4 and XFS each commits every name that was given before it, and syncfs writes the data
+# before the names; so most is seen of large files without direct I/O. The simulator's disk is stricter.
 # A write that was not asked to be durable may be there or not: nothing depends on it.
 # shellcheck shell=bash
 
@@ -21,6 +23,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/job.sh"
 
 POWER_RATE=240M # 30 MB/s: a job is some commit groups long
+POWER_KINDS=(told_bytes leaves) # of what some cut of a case must have met (power_check.py)
 MIB=$((1 << 20))
 
 power_source() {
@@ -28,8 +31,8 @@ power_source() {
     name=$(printf 'n%.0s' {1..180}) # so long that the receipt fills records early
     mkdir -p "$WORK"/source/{few/deep,large,many,none} "$WORK"/old/{large,many}
     cd "$WORK/source"
-    head -c $((30 * MIB + 12345)) /dev/urandom >large/a
-    head -c $((24 * MIB)) /dev/urandom >large/b
+    head -c $((60 * MIB + 12345)) /dev/urandom >large/a # under way for some commit groups
+    head -c $((10 * MIB)) /dev/urandom >large/b
     head -c $((3 * MIB + 1)) /dev/urandom >few/deep/c
     head -c $((14 * MIB + 4097)) /dev/urandom >few/d
     truncate -s $((90 * MIB)) large/sparse
@@ -83,6 +86,13 @@ power_disk() {
     sync -f disk
 }
 
+# Writes to `synced` what the destination's agent syncs, with its name.
+power_trace() {
+    wait_event job '.event == "notice"' >&2 # the agents have met
+    touch synced
+    start_process trace strace -f -qq -y -s 0 -e trace=fsync,fdatasync,syncfs -o synced -p "$(agent_pid job destination)"
+}
+
 power_tool() {
     /usr/bin/python3 -B "$LIB/$1.py" "${@:2}"
 }
@@ -104,15 +114,19 @@ power_cut_holds() {
 }
 
 power_cuts() {
-    local fs=$1 number cuts take=() options=-onoatime
+    local fs=$1 number cuts kind take=() options=-onoatime
     read -ra take <<<"$2"
     shift 2
     power_off
     fresh
     power_disk "$fs"
     start_copy job --rate "$POWER_RATE" "$@" "$WORK/source/" disk
+    if [[ " ${take[*]} " == *" --trace "* ]]; then
+        power_trace
+    fi
     power_tool power_take "${LOG[job]}" "${PID[job]}" "$STATE" disk bed/disk.img bed "${take[@]}" | tee cuts
     end_copy job 0
+    [[ -z ${PID[trace]:-} ]] || stop_process trace
     same_copy "$WORK/source" disk
     umount disk
     NEEDED=$(sed -n '/^{/p' "${LOG[job]}" | jq -n '[inputs | .bytes.needed // 0] | max')
@@ -122,8 +136,9 @@ power_cuts() {
         power_cut_holds "$number" "$options" "$@"
     done
     # A test that met nothing that had been promised would show nothing.
-    jq -es 'any(.records > 0) and any(.leaves > 0) and any(.told_bytes > 0) and any(.old > 0)' bed/cut*.found >/dev/null ||
-        fail "the cuts met no promise of every kind: $(cat bed/cut*.found)"
+    for kind in "${POWER_KINDS[@]}"; do
+        jq -es "any(.$kind > 0)" bed/cut*.found >/dev/null || fail "no cut met $kind: $(cat bed/cut*.found)"
+    done
     umount bed
 }
 

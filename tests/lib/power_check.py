@@ -146,7 +146,8 @@ class Check:
             self.bytes += data_bytes(source, at.start, at.stop)
         self.leaves += len(file.leaves)
         if bad:
-            self.fail(f"{len(bad)} of {len(file.leaves)} leaves of {file.path!r} that the journal promises are wrong, from {bad[0]} on")
+            self.fail(f"{len(bad)} of {len(file.leaves)} leaves of {file.path!r} that the journal promises are wrong,"
+                      f" from {bad[0]} on")
 
     def check_counters(self):
         """No less is there than the coordinator had been told. (Small files that are sparse travel as a whole.)"""

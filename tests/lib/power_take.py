@@ -1,16 +1,18 @@
 #!/usr/bin/python3
 """Follows a copy and takes copies of the disk beneath its destination, each as a power cut would leave it.
 
-    power_take.py LOG PID STATE DESTINATION IMAGE INTO [--moments NAME,...] [--from BYTES] [--most N]
+    power_take.py LOG PID STATE DESTINATION IMAGE INTO [--moments NAME,...] [--trace FILE] [--most N]
 
 LOG is the output of process PID, `penstock copy --json-events`; IMAGE lies on a file system with reflinks. At each
 moment it notes first what the coordinator has been told and then clones the image, so that the clone is never older
 than the note: INTO/cutN.json (the last snapshot line), INTO/cutN.part (the unfinished receipt), INTO/cutN.img.
 Moments, of which each is taken once between two snapshots that tell of more:
-    told      a snapshot tells of more bytes that are durable (at least BYTES in all)
+    told      a snapshot tells of more bytes that are durable
     journal   the journal has grown
+    kept      the journal was synced
+    synced    something else was
     name      a file in the destination's first two levels has got its final name
-It ends with the job or after N cuts.
+For `kept` and `synced` FILE is what `strace -y` writes of the agent's calls that sync. It ends with the job or after N cuts.
 """
 import argparse
 import ctypes
@@ -25,7 +27,7 @@ from pathlib import Path
 FICLONE = 0x40049409
 IN_MODIFY, IN_MOVED_TO, IN_CREATE = 0x2, 0x80, 0x100
 EVENT = struct.Struct("iIII")
-MOMENTS = ("told", "journal", "name")
+MOMENTS = ("told", "journal", "kept", "synced", "name")
 
 
 class Watcher:
@@ -54,36 +56,48 @@ class Watcher:
         return events
 
 
+class Tail:
+    """What is appended to a file, line by line."""
+
+    def __init__(self, path):
+        self.file = path.open("rb")
+        self.rest = b""
+
+    def lines(self):
+        *whole, self.rest = (self.rest + self.file.read()).split(b"\n")
+        return whole
+
+
 class Taker:
     def __init__(self, options):
         self.options = options
         self.state = options.destination / ".penstock"
-        self.log = options.log.open("rb")
-        self.line = b""
+        self.log = Tail(options.log)
+        self.trace = Tail(options.trace) if options.trace else None
         self.last = {}
         self.told_bytes = 0
         self.taken = set()
         self.cuts = 0
         self.watcher = Watcher()
-        self.watcher.add(options.log.parent)
-        self.watcher.add(options.destination)
-        for folder in (entry for entry in options.destination.iterdir() if entry.is_dir()):
-            self.watcher.add(folder)  # .penstock too, when the job was faster
+        folders = [entry for entry in options.destination.iterdir() if entry.is_dir()]  # .penstock too, if it is there
+        for folder in {options.log.parent, options.destination, *folders, *([options.trace.parent] if self.trace else [])}:
+            self.watcher.add(folder)
 
     def read_log(self):
         """Whether new lines tell of more."""
-        for part in self.log.read().splitlines(keepends=True):
-            self.line += part
-            if not self.line.endswith(b"\n"):
-                break
-            if self.line.startswith(b'{"event":"snapshot"'):
-                self.last = json.loads(self.line)
-            self.line = b""
+        for line in self.log.lines():
+            if line.startswith(b'{"event":"snapshot"'):
+                self.last = json.loads(line)
         told = self.last.get("bytes", {}).get("moved", 0)
         grown, self.told_bytes = told > self.told_bytes, told
         return grown
 
-    def moments(self):
+    def read_trace(self):
+        """What was synced: a line is written when the call has returned, and before its thread goes on."""
+        ended = [line for line in self.trace.lines() if line.endswith(b" = 0")] if self.trace else []
+        return {"kept" if b"/.penstock/journal" in line else "synced" for line in ended}
+
+    def read_names(self):
         found = set()
         for path, mask in self.watcher.read():
             if path == self.state and mask & IN_CREATE:
@@ -92,9 +106,13 @@ class Taker:
                 found |= {"journal"} if path.name == "journal" and mask & IN_MODIFY else set()
             elif mask & IN_MOVED_TO:
                 found.add("name")
+        return found
+
+    def moments(self):
+        found = self.read_names() | self.read_trace()
         if self.read_log():
             self.taken.clear()
-            found |= {"told"} if self.told_bytes >= self.options.first_bytes else set()
+            found.add("told")
         return found & set(self.options.moments) - self.taken
 
     def cut(self, moments):
@@ -128,7 +146,7 @@ def parse():
     for name in ("state", "destination", "image", "into"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--moments", type=lambda names: names.split(","), default=MOMENTS)
-    parser.add_argument("--from", dest="first_bytes", type=int, default=1)
+    parser.add_argument("--trace", type=Path)
     parser.add_argument("--most", type=int, default=1000)
     options = parser.parse_args()
     if unknown := set(options.moments) - set(MOMENTS):
