@@ -12,9 +12,8 @@ POWER_KINDS=(told_bytes leaves records old)
 JOBS=(
     "ext4 --direct off"
     "ext4 --direct on --stripe 1M"
-    "ext4 --direct off --engine threads --streams 1"
-    "xfs --direct off --stripe 2M"
-    "xfs --direct on"
+    "xfs --direct off --engine threads --streams 1"
+    "xfs --direct on --stripe 2M"
 )
 
 many() {
