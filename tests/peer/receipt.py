@@ -68,8 +68,23 @@ def record_file(kind, version, job, salt, records):
     return content
 
 
-def read_record_file(content, kind):
-    """(version, job, [(type, payload)]) of a file without damage."""
+def read_framed(reader, number, before):
+    """(type, payload, checksum) of the record that begins here."""
+    begin = reader.at
+    length, record_type = reader.u32(), reader.u16()
+    reader.zeros(2)
+    if length > PAYLOAD_MAX or reader.u64() != number:
+        raise Refused("a record out of order")
+    payload = reader.raw(length)
+    checksum = digest.check64(u64(before) + reader.content[begin:reader.at])
+    if reader.u64() != checksum:
+        raise Refused("a damaged record")
+    return record_type, payload, checksum
+
+
+def read_records_before_damage(content, kind):
+    """(version, job, [(type, payload)], reason): the records before the first that is torn or does not fit; the
+    reason is empty when there is none."""
     reader = Reader(content)
     if reader.raw(8) != b"PENSTOCK" or reader.u32() != kind:
         raise Refused("no file of this kind")
@@ -80,14 +95,18 @@ def read_record_file(content, kind):
     if before != digest.check64(content[:56]):
         raise Refused("the header is damaged")
     records = []
-    while reader.left():
-        begin = reader.at
-        length, record_type = reader.u32(), reader.u16()
-        reader.zeros(2)
-        if length > PAYLOAD_MAX or reader.u64() != len(records):
-            raise Refused("a record out of order")
-        records.append((record_type, reader.raw(length)))
-        before = digest.check64(u64(before) + content[begin:reader.at])
-        if reader.u64() != before:
-            raise Refused("a damaged record")
+    try:
+        while reader.left():
+            record_type, payload, before = read_framed(reader, len(records), before)
+            records.append((record_type, payload))
+    except Refused as refused:
+        return version, job, records, str(refused)
+    return version, job, records, ""
+
+
+def read_record_file(content, kind):
+    """(version, job, [(type, payload)]) of a file without damage."""
+    version, job, records, damage = read_records_before_damage(content, kind)
+    if damage:
+        raise Refused(damage)
     return version, job, records

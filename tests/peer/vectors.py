@@ -6,8 +6,8 @@ and `-` when there are none. Cases whose KIND begins with `bad-` have bytes that
 import hashlib
 from pathlib import Path
 
-from . import digest, frame, greet, layout, manifest, message, need, receipt, seal
-from .wire import Refused, blob_list, u16, u32, u64
+from . import digest, frame, greet, journal, layout, manifest, message, need, receipt, seal
+from .wire import Refused, blob, blob_list, i64, u16, u32, u64
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors"
 MIB = 1 << 20
@@ -413,6 +413,30 @@ def receipt_cases():
     assert len(receipt.read_record_file(content, receipt.RECEIPT)[2]) == 4
     yield case("file", "receipt", ("kind", receipt.RECEIPT), ("version", 1), ("job", count_up(0xA0, 16)), ("records", 4),
                ("bytes", content))
+    yield journal_case(b"a/b", 2 * MIB + 1, (1700000000, 123456789), (1700000001, 999999999), 4711)
+
+
+def journal_case(path, size, mtime, ctime, inode):
+    """A file with two of its leaves, and another of the same path when the first is gone."""
+    about = u64(size) + i64(mtime[0]) + u32(mtime[1]) + i64(ctime[0]) + u32(ctime[1]) + u64(inode) + blob(path)
+    leaves = [count_up(0xC0, 16), count_up(0xD0, 16)]
+    records = [(journal.FILE, u64(0) + about), (journal.LEAVES, u64(0) + u64(1) + b"".join(leaves))]
+    gone = [(journal.GONE, u64(0)), (journal.FILE, u64(1) + about)]
+
+    def whole(more):
+        return receipt.record_file(receipt.JOURNAL, 1, count_up(0xA0, 16), count_up(0xB0, 16), records + more)
+
+    found = journal.File(path, size, mtime, ctime, inode, {1: leaves[0], 2: leaves[1]})
+    assert journal.read(whole([])) == ([found], "")
+    assert journal.read(whole([])[:-1])[0][0].leaves == {}
+    for broken in ((journal.LEAVES, u64(0) + u64(2) + b"".join(leaves)), (journal.LEAVES, u64(0) + u64(0)),
+                   (journal.LEAVES, u64(1) + u64(0) + leaves[0]), (journal.FILE, u64(1) + about), (journal.GONE, u64(1)),
+                   (4, b"")):
+        files, reason = journal.read(whole([broken]))
+        assert files == [found] and reason
+    assert journal.read(whole(gone))[0][0].leaves == {}
+    return case("file", "journal", ("kind", receipt.JOURNAL), ("version", 1), ("job", count_up(0xA0, 16)), ("records", 4),
+                ("bytes", whole(gone)))
 
 
 FILES = {"greeting": greeting_cases, "frames": frame_cases, "manifest": manifest_cases, "messages": message_cases,
