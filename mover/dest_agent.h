@@ -12,6 +12,9 @@
 #include "storage/dest.h"
 #include "storage/journal.h"
 
+// What takes long tells so often that it goes on.
+#define DEST_TELL_NS UINT64_C(10000000000)
+
 // What is kept of one entry of a segment under way (side of struct work).
 struct dest_entry {
     struct dest_file file;
@@ -78,7 +81,8 @@ struct dest_agent {
     uint64_t dirs_end;
     struct dest_side *sides; // under plan_lock: segments that are compared and not settled
     struct segment_builder *dirs;
-    uint64_t dir_count;
+    uint64_t dir_count, finished_dirs;
+    uint64_t told_ns;  // of the closing pass: when the coordinator heard of it last
     struct entry root; // the destination root itself, when the job listed it: finished after all else is gone
     bool root_listed;
     struct receiver_dest receive;

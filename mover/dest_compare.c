@@ -26,6 +26,7 @@ struct compare {
     uint32_t *made; // entries made here, to be published and told after a sync
     uint32_t made_count, made_open;
     bool changed; // something was made or changed: to be synced before it is told
+    uint64_t told_ns;
 };
 
 static void entry_close(struct dest_entry *de)
@@ -346,13 +347,27 @@ static int compare_layout(struct compare *c)
     return rc;
 }
 
+// On slow storage a segment takes long: what is settled of it is told meanwhile.
+static int compare_tell(struct compare *c)
+{
+    uint64_t now_ns = sys_clock_ns();
+    bool due = now_ns - c->told_ns >= DEST_TELL_NS;
+    int rc = due || c->made_open >= MADE_OPEN_MAX ? compare_commit(c) : 0;
+    if (rc < 0 || !due)
+        return rc;
+    records_flush(&c->records);
+    c->told_ns = sys_clock_ns();
+    return 0;
+}
+
 static int compare_segment(struct compare *c)
 {
     int rc = 0;
+    c->told_ns = sys_clock_ns();
     for (uint32_t i = 0; i < c->work->segment->entry_count && rc == 0; i++) {
         rc = compare_entry(c, i);
-        if (rc == 0 && c->made_open >= MADE_OPEN_MAX)
-            rc = compare_commit(c);
+        if (rc == 0)
+            rc = compare_tell(c);
     }
     if (rc == 0)
         rc = compare_commit(c);

@@ -180,14 +180,14 @@ static void refresh(struct job *j)
     pthread_mutex_unlock(&j->lock);
 }
 
-// The receipt is written last, and only of a job that came to its end.
-static int receipt_finish(struct job *j, int exit_status)
+// The receipt is written last, and only of a job that came to its end: whatever its exit status, all that it
+// says of entries is settled then.
+static int receipt_finish(struct job *j, int exit_status, bool finished)
 {
     if (j->receipt == NULL)
         return exit_status;
     struct coord_counters n;
     coord_counters(j->coord, &n);
-    bool finished = exit_status == 0 || exit_status == 1 || exit_status == 7 || exit_status == 8;
     struct receipt_end end = {.ended_s = sys_wall_s(),
                               .exit_status = (uint32_t)exit_status,
                               .total = n.total,
@@ -214,10 +214,10 @@ static int receipt_finish(struct job *j, int exit_status)
     return exit_status;
 }
 
-static void sink_ended(void *arg, int exit_status)
+static void sink_ended(void *arg, int exit_status, bool finished)
 {
     struct job *j = arg;
-    exit_status = receipt_finish(j, exit_status);
+    exit_status = receipt_finish(j, exit_status, finished);
     pthread_mutex_lock(&j->lock);
     j->result.exit_status = exit_status;
     j->result.retryable = exit_status == 1 || (exit_status >= 3 && exit_status <= 9);

@@ -97,7 +97,8 @@
 #define MSG_STRIPES_DONE(F, B) F(u8, settled) F(u64, bytes) B(runs, 32 * KIB)
 // [D, and C on to S] a stripe came with a wrong tag or digest: to be sent again.
 #define MSG_STRIPE_BAD(F, B) F(u64, stripe)
-// [D] entries settled, in receipt form (proto/receipt.h): published, skipped or failed.
+// [D] entries settled, in receipt form (proto/receipt.h): published, skipped or failed. [S] of those that
+// were left to the retry and could not be listed again; segment: 2^64 - 1.
 #define MSG_ENTRIES_DONE(F, B) F(u64, segment) B(records, 96 * KIB)
 // [A] what went wrong with one path; count says how it is counted (enum problem_count). With PROBLEM_RETRY C
 // passes it on to S, which takes entry `entry` of that segment into the retry segment.
@@ -109,9 +110,9 @@
 // [C to S] all segments so far are done: close the retry segment, or say that there is none (SEGMENT_CLOSED
 // with 0 entries).
 #define MSG_RETRY(F, B) F(u8, unused)
-// [C to D] closing pass: directory metadata; [D] it is done and synced.
+// [C to D] closing pass: directory metadata; [D] it is done and synced, or, more = 1, so much of it is done.
 #define MSG_FINISH(F, B)   F(u8, unused)
-#define MSG_FINISHED(F, B) F(u64, directories)
+#define MSG_FINISHED(F, B) F(u64, directories) F(u8, more)
 // [C] the job is over for this agent. finished: D removes `.penstock/`. [A] last word; then the connection
 // closes.
 #define MSG_CLOSE(F, B)  F(u8, finished)

@@ -185,10 +185,11 @@ static void on_closed(void *arg, unsigned node, const struct msg_closed *closed)
     (void)closed;
 }
 
-static void on_ended(void *arg, int exit_status)
+static void on_ended(void *arg, int exit_status, bool finished)
 {
     struct model *m = arg;
     CU_ASSERT_FALSE(m->ended);
+    CU_ASSERT_TRUE(finished);
     m->ended = true;
     m->exit_status = exit_status;
 }
