@@ -123,6 +123,11 @@ void dest_side_link(struct dest_agent *d, struct dest_side *s);   // the segment
 // All its entries are settled. Under plan_lock.
 void dest_side_unlink(struct dest_side *s);
 
+// dest_adopt.c: large files that an earlier run has begun
+void dest_entry_close(struct dest_entry *de); // its file, where it is open
+// What is durable of entry i from an earlier run: sets the need for the rest. *complete: nothing is missing
+// but the publication. -errno.
+MUST_CHECK int dest_adopt(struct dest_agent *d, struct work *w, uint32_t i, bool *complete);
 // dest_compare.c
 void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);
 // dest_write.c
