@@ -91,7 +91,7 @@ struct dest_agent {
     uint32_t source_count;
     char *shown, *place; // the root: for people, and as OPEN takes it
     struct wire_writer names_list;
-    uint8_t names_buf[64 * KIB];
+    uint8_t names_buf[NAMES_BYTES_MAX];
     bool finish; // the coordinator asked for the closing pass
 };
 

@@ -39,7 +39,7 @@ struct source_agent {
     struct worktab *works;
     struct sender_source send;
     struct sender **senders; // one a stream
-    uint8_t opened_buf[40 * KIB];
+    uint8_t opened_buf[NAMES_BYTES_MAX];
     // under lock
     pthread_mutex_t lock;
     struct source_plan *plan;
