@@ -284,10 +284,9 @@ static int source_role_message(void *self, const struct message *m)
     }
 }
 
-static void source_role_stop(void *self, bool kill)
+static void source_role_stop(void *self)
 {
     (void)self; // the role has no thread but its streams
-    (void)kill;
 }
 
 static void source_role_close(void *self, bool finished)
