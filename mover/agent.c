@@ -1,5 +1,6 @@
 // The control thread of an agent: greets the coordinator, opens the role, minds the door, passes messages on,
 // and ends in order.
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -172,6 +173,15 @@ static int take_messages(struct agent *a)
     return 0;
 }
 
+static uint16_t mail_type(const struct mail *mail)
+{
+    uint32_t len;
+    uint16_t type = 0;
+    int rc = message_head(mail->bytes, MESSAGE_BYTES_MAX, &len, &type);
+    assert(rc == 0); // encoded here
+    return type;
+}
+
 // What the threads of connections tell lets others be dialled: all streams when the peer connection stands;
 // inside ssh one after the other, since each may ask for a password, and a host takes few at a time that have
 // not logged in.
@@ -179,8 +189,8 @@ static void watch_links(struct agent *a, const struct mail *mail)
 {
     struct message m;
     if (a->over || a->way == LINK_EXPECT || // over: the streams are gone
-        message_decode((uint16_t)(mail->bytes[4] | mail->bytes[5] << 8), mail->bytes + MESSAGE_HEAD_BYTES,
-                       mail->len - MESSAGE_HEAD_BYTES, &m) < 0)
+        message_decode(mail_type(mail), mail->bytes + MESSAGE_HEAD_BYTES, mail->len - MESSAGE_HEAD_BYTES,
+                       &m) < 0)
         return;
     bool linked = m.type == MESSAGE_LINKED;
     bool peer = linked && m.linked.kind == GREET_PEER;
@@ -195,8 +205,7 @@ static void watch_links(struct agent *a, const struct mail *mail)
 static int forward_one(struct agent *a)
 {
     struct mail *mail = a->mail;
-    uint16_t type = (uint16_t)(mail->bytes[4] | mail->bytes[5] << 8);
-    int rc = channel_send_bytes(a->control, type, mail->bytes + MESSAGE_HEAD_BYTES,
+    int rc = channel_send_bytes(a->control, mail_type(mail), mail->bytes + MESSAGE_HEAD_BYTES,
                                 mail->len - MESSAGE_HEAD_BYTES);
     watch_links(a, mail);
     a->mail = mail->next;
@@ -321,7 +330,7 @@ static void end_threads(struct agent *a)
     }
     if (a->peer != NULL)
         stream_kill(a->peer);
-    a->role->stop(a->self, !a->finished);
+    a->role->stop(a->self);
     for (uint32_t i = 0; a->streams != NULL && i < a->job.streams; i++)
         stream_join_free(a->streams[i]);
     stream_join_free(a->peer);

@@ -40,9 +40,8 @@ struct role {
                 struct err *err);
     // A message of the coordinator that the agent does not handle itself. -EPROTO: not for this role.
     int (*message)(void *self, const struct message *m);
-    // Threads of the role are to end: in order (stop), or at once (kill); the streams have been told already.
-    // Then they are joined.
-    void (*stop)(void *self, bool kill);
+    // Threads of the role are to end; the streams have been told already. Then they are joined.
+    void (*stop)(void *self);
     // After all threads have ended. finished: the job is complete.
     void (*close)(void *self, bool finished);
     void (*run_peer)(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);

@@ -50,6 +50,17 @@ int buffer_reserve(struct buffer *b, size_t len)
     return 0;
 }
 
+int buffer_add(struct buffer *b, const void *bytes, size_t len)
+{
+    int rc = buffer_reserve(b, len);
+    if (rc < 0)
+        return rc;
+    if (len > 0)
+        memcpy(b->bytes + b->end, bytes, len);
+    b->end += len;
+    return 0;
+}
+
 void buffer_drop(struct buffer *b, size_t len)
 {
     assert(len <= buffer_len(b));

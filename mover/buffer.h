@@ -28,6 +28,8 @@ void buffer_compact(struct buffer *b);
 // Makes room for `len` bytes at the end, moving and growing as needed; they are written to bytes + end, and
 // end moved by the caller. -ENOMEM, with the buffer as it was.
 MUST_CHECK int buffer_reserve(struct buffer *b, size_t len);
+// Puts bytes at the end. -ENOMEM, with the buffer as it was.
+MUST_CHECK int buffer_add(struct buffer *b, const void *bytes, size_t len);
 // Takes len bytes off the front; an empty buffer starts at its front again.
 void buffer_drop(struct buffer *b, size_t len);
 

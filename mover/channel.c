@@ -117,19 +117,6 @@ size_t channel_outbox_max(const struct channel *c)
     return 4 * c->max + OUTBOX_EXTRA;
 }
 
-int channel_out_add(struct channel *c, struct buffer *b, const void *bytes, size_t len)
-{
-    int rc = buffer_reserve(b, len);
-    if (rc < 0)
-        return rc;
-    if (channel_outbox_bytes(c) == 0)
-        c->moved_ns = sys_clock_ns();
-    if (len > 0)
-        memcpy(b->bytes + b->end, bytes, len);
-    b->end += len;
-    return 0;
-}
-
 static ssize_t out_write(struct channel *c)
 {
     const void *bytes = buffer_at(&c->out);
@@ -155,7 +142,6 @@ static void out_flush(struct channel *c)
             return;
         }
         buffer_drop(&c->out, (size_t)n);
-        c->moved_ns = sys_clock_ns();
     }
 }
 
@@ -171,9 +157,9 @@ static int put_plain(struct channel *c, const uint8_t head[MESSAGE_HEAD_BYTES], 
     struct buffer *b = c->form == FORM_TLS ? &c->held : &c->out;
     int rc = buffer_reserve(b, MESSAGE_HEAD_BYTES + len); // all of it or nothing
     if (rc == 0)
-        rc = channel_out_add(c, b, head, MESSAGE_HEAD_BYTES);
+        rc = buffer_add(b, head, MESSAGE_HEAD_BYTES);
     if (rc == 0)
-        rc = channel_out_add(c, b, fields, len);
+        rc = buffer_add(b, fields, len);
     return rc;
 }
 
@@ -194,8 +180,6 @@ static int put_sealed(struct channel *c, uint16_t type, const void *fields, size
                     at + total - FRAME_TAG_BYTES);
     if (rc < 0)
         return rc;
-    if (channel_outbox_bytes(c) == 0)
-        c->moved_ns = sys_clock_ns();
     c->out.end += total;
     return 0;
 }
@@ -414,9 +398,4 @@ const char *channel_why(const struct channel *c)
 uint64_t channel_heard_ns(const struct channel *c)
 {
     return c->heard_ns;
-}
-
-uint64_t channel_stuck_ns(const struct channel *c)
-{
-    return channel_outbox_bytes(c) > 0 ? c->moved_ns : 0;
 }

@@ -48,6 +48,5 @@ const char *channel_why(const struct channel *c);       // words of the failed h
 size_t channel_outbox_bytes(const struct channel *c);
 uint64_t channel_heard_ns(
     const struct channel *c); // when bytes last came (sys_clock_ns); at first: when it was made
-uint64_t channel_stuck_ns(const struct channel *c); // since when the outbox has not moved; 0: it is empty
 
 #endif

@@ -27,7 +27,7 @@ struct channel {
     int ended;               // why nothing comes any more: -ENODATA in order, else broken
     int out_error;           // why nothing goes any more
     int broken;              // the peer broke the rules of messages
-    uint64_t heard_ns, moved_ns;
+    uint64_t heard_ns;
     // The first bytes under TLS: a listener that speaks another wire version answers with its preamble.
     uint8_t first[PREAMBLE_BYTES];
     size_t first_len;
@@ -38,8 +38,6 @@ struct channel {
 // A channel of these parts, which it takes over whatever comes of it.
 MUST_CHECK int channel_make(const struct channel *parts, struct channel **out);
 size_t channel_outbox_max(const struct channel *c);
-// Adds to `out` or `held`. The clock of a stuck outbox starts when there is something in it.
-MUST_CHECK int channel_out_add(struct channel *c, struct buffer *b, const void *bytes, size_t len);
 // Whether what has come ends with a whole message.
 bool channel_is_whole(const struct channel *c);
 // Bytes of the socket or pipe; 0: none now; -errno, -ENODATA at its end.

@@ -21,7 +21,7 @@ int channel_tls_drain(struct channel *c)
             return (int)n;
         if (channel_outbox_bytes(c) + (size_t)n > channel_outbox_max(c) + OUTBOX_SLACK)
             return -ENOBUFS;
-        int rc = channel_out_add(c, &c->out, chunk, (size_t)n);
+        int rc = buffer_add(&c->out, chunk, (size_t)n);
         if (rc < 0)
             return rc;
     }

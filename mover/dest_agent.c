@@ -312,9 +312,8 @@ static int dest_role_message(void *self, const struct message *m)
     }
 }
 
-static void dest_role_stop(void *self, bool kill)
+static void dest_role_stop(void *self)
 {
-    (void)kill;
     struct dest_agent *d = self;
     pthread_mutex_lock(&d->plan_lock);
     d->stopping = true;

@@ -12,6 +12,9 @@
 #include "storage/dest.h"
 #include "storage/journal.h"
 
+// What takes long tells so often that it goes on.
+#define DEST_TELL_NS UINT64_C(10000000000)
+
 // What is kept of one entry of a segment under way (side of struct work).
 struct dest_entry {
     struct dest_file file;
@@ -78,7 +81,8 @@ struct dest_agent {
     uint64_t dirs_end;
     struct dest_side *sides; // under plan_lock: segments that are compared and not settled
     struct segment_builder *dirs;
-    uint64_t dir_count;
+    uint64_t dir_count, finished_dirs;
+    uint64_t told_ns;  // of the closing pass: when the coordinator heard of it last
     struct entry root; // the destination root itself, when the job listed it: finished after all else is gone
     bool root_listed;
     struct receiver_dest receive;
@@ -87,7 +91,7 @@ struct dest_agent {
     uint32_t source_count;
     char *shown, *place; // the root: for people, and as OPEN takes it
     struct wire_writer names_list;
-    uint8_t names_buf[64 * KIB];
+    uint8_t names_buf[NAMES_BYTES_MAX];
     bool finish; // the coordinator asked for the closing pass
 };
 
@@ -119,6 +123,11 @@ void dest_side_link(struct dest_agent *d, struct dest_side *s);   // the segment
 // All its entries are settled. Under plan_lock.
 void dest_side_unlink(struct dest_side *s);
 
+// dest_adopt.c: large files that an earlier run has begun
+void dest_entry_close(struct dest_entry *de); // its file, where it is open
+// What is durable of entry i from an earlier run: sets the need for the rest. *complete: nothing is missing
+// but the publication. -errno.
+MUST_CHECK int dest_adopt(struct dest_agent *d, struct work *w, uint32_t i, bool *complete);
 // dest_compare.c
 void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);
 // dest_write.c

@@ -57,6 +57,17 @@ static int finish_one(struct dest_agent *d, const struct entry *e)
     return 0;
 }
 
+// The closing pass may take hours: the coordinator hears that it goes on.
+static void tell_progress(struct dest_agent *d)
+{
+    uint64_t now_ns = sys_clock_ns();
+    if (now_ns - d->told_ns < DEST_TELL_NS)
+        return;
+    d->told_ns = now_ns;
+    struct message m = {.type = MESSAGE_FINISHED, .finished = {.directories = d->finished_dirs, .more = 1}};
+    mailbox_post(d->agent->mailbox, &m);
+}
+
 // The spilled segment that ends at *end.
 static int finish_chunk(struct dest_agent *d, uint64_t *end)
 {
@@ -73,8 +84,11 @@ static int finish_chunk(struct dest_agent *d, uint64_t *end)
     got = sys_pread_full(d->dirs_fd, bytes, len, *end - sizeof tail - len);
     struct segment *segment = NULL;
     int rc = got != (ssize_t)len ? (got < 0 ? (int)got : -EBADMSG) : segment_decode(bytes, len, &segment);
-    for (uint32_t i = rc == 0 ? segment->entry_count : 0; i > 0 && rc == 0; i--)
+    for (uint32_t i = rc == 0 ? segment->entry_count : 0; i > 0 && rc == 0; i--) {
         rc = finish_one(d, &segment->entries[i - 1]);
+        d->finished_dirs++;
+        tell_progress(d);
+    }
     segment_free(segment);
     free(bytes);
     *end -= len + sizeof tail;
@@ -84,6 +98,7 @@ static int finish_chunk(struct dest_agent *d, uint64_t *end)
 int dest_dirs_finish(struct dest_agent *d)
 {
     int rc = spill(d);
+    d->told_ns = sys_clock_ns();
     for (uint64_t end = d->dirs_end; end > 0 && rc == 0;)
         rc = finish_chunk(d, &end);
     return rc == 0 ? dest_sync(&d->dest) : rc;

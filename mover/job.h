@@ -85,6 +85,10 @@ struct job_result {
     uint64_t source_resident_bytes, destination_resident_bytes;
 };
 
+// Whether there can be such a job at all: -EINVAL with *err (ERR_USAGE), which names the limit, when the
+// sources are too many or too long together, a path is too long, or --rsh has too many words or none.
+MUST_CHECK int job_check(const struct job_config *cfg, struct err *err);
+
 struct job;
 // Copies what it needs of cfg. -ENOMEM or the errno of thread creation; everything else comes as events.
 MUST_CHECK int job_start(const struct job_config *cfg, struct job **out);

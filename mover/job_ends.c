@@ -2,6 +2,9 @@
 #include "mover/job_inner.h"
 #include "mover/reach.h"
 
+#include <errno.h>
+#include <string.h>
+
 const struct place *job_place(const struct job *j, unsigned node)
 {
     return node == COORD_SOURCE ? &j->places[0] : &j->places[j->cfg.source_count];
@@ -10,6 +13,40 @@ const struct place *job_place(const struct job *j, unsigned node)
 const char *job_end_name(const struct job *j, unsigned node)
 {
     return reach_name(job_place(j, node));
+}
+
+static int too_long(const struct place *p, struct err *err)
+{
+    err_set(err, ERR_USAGE, 0, NULL, p->text, strlen(p->text), "the path has %zu bytes, the most is %d",
+            strlen(p->path), PATH_BYTES_MAX);
+    return -EINVAL;
+}
+
+int job_check(const struct job_config *cfg, struct err *err)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < cfg->source_count; i++) {
+        if (strlen(cfg->sources[i].path) > PATH_BYTES_MAX)
+            return too_long(&cfg->sources[i], err);
+        // The words as they were given go into the receipt, the path, which is no longer, to the agent.
+        bytes += sizeof(uint32_t) + strlen(cfg->sources[i].text);
+    }
+    if (strlen(cfg->destination->path) > PATH_BYTES_MAX)
+        return too_long(cfg->destination, err);
+    if (cfg->source_count > SOURCES_MAX) {
+        err_set(err, ERR_USAGE, 0, NULL, NULL, 0, "%u sources are given, the most is %d", cfg->source_count,
+                SOURCES_MAX);
+        return -EINVAL;
+    }
+    if (bytes > SRC_BYTES_MAX) {
+        err_set(
+            err, ERR_USAGE, 0, NULL, NULL, 0,
+            "the names of the sources have %llu bytes together, the most is %d (4 of them for each source); "
+            "name a directory above them",
+            (unsigned long long)bytes, SRC_BYTES_MAX);
+        return -EINVAL;
+    }
+    return reach_check_rsh(cfg->rsh, err);
 }
 
 static bool both_local(const struct job *j)

@@ -32,7 +32,7 @@ static int receipt_begin(struct job *j, const struct blob *place, struct err *er
     if (j->cfg.state_dir == NULL)
         return 0;
     const struct place *dst = job_place(j, COORD_DEST);
-    uint8_t sources[32 * KIB];
+    uint8_t sources[SRC_BYTES_MAX];
     struct wire_writer w;
     wire_writer_init(&w, sources, sizeof sources);
     for (uint32_t i = 0; i < j->cfg.source_count; i++)
@@ -43,14 +43,14 @@ static int receipt_begin(struct job *j, const struct blob *place, struct err *er
     char *words = path != NULL && *path != '\0' ? place_words(dst, path) : path;
     struct receipt_job about = {.started_s = j->started_s,
                                 .program = blob_text("penstock " PENSTOCK_VERSION),
-                                .sources = blob_of(sources, len > 0 ? (size_t)len : 0),
+                                .sources = blob_of(sources, (size_t)len),
                                 .destination = blob_text(dst->text)};
-    int rc = -ENOMEM;
-    if (words != NULL) {
+    int rc = len < 0 ? -EMSGSIZE : -ENOMEM; // job_check has seen to that
+    if (len >= 0 && words != NULL) {
         about.place = blob_text(words);
         rc = receipt_writer_new(j->cfg.state_dir, &j->id, &about, &j->receipt, err);
     } else {
-        err_set(err, ERR_START, ENOMEM, "", NULL, 0, "%s", "");
+        err_set(err, ERR_START, -rc, "", NULL, 0, "%s", "");
     }
     if (words != path)
         free(words);
@@ -180,14 +180,14 @@ static void refresh(struct job *j)
     pthread_mutex_unlock(&j->lock);
 }
 
-// The receipt is written last, and only of a job that came to its end.
-static int receipt_finish(struct job *j, int exit_status)
+// The receipt is written last, and only of a job that came to its end: whatever its exit status, all that it
+// says of entries is settled then.
+static int receipt_finish(struct job *j, int exit_status, bool finished)
 {
     if (j->receipt == NULL)
         return exit_status;
     struct coord_counters n;
     coord_counters(j->coord, &n);
-    bool finished = exit_status == 0 || exit_status == 1 || exit_status == 7 || exit_status == 8;
     struct receipt_end end = {.ended_s = sys_wall_s(),
                               .exit_status = (uint32_t)exit_status,
                               .total = n.total,
@@ -214,10 +214,10 @@ static int receipt_finish(struct job *j, int exit_status)
     return exit_status;
 }
 
-static void sink_ended(void *arg, int exit_status)
+static void sink_ended(void *arg, int exit_status, bool finished)
 {
     struct job *j = arg;
-    exit_status = receipt_finish(j, exit_status);
+    exit_status = receipt_finish(j, exit_status, finished);
     pthread_mutex_lock(&j->lock);
     j->result.exit_status = exit_status;
     j->result.retryable = exit_status == 1 || (exit_status >= 3 && exit_status <= 9);
@@ -227,7 +227,7 @@ static void sink_ended(void *arg, int exit_status)
 
 static int coord_make(struct job *j)
 {
-    uint8_t paths[32 * KIB], dest[PATH_BYTES_MAX + 4];
+    uint8_t paths[SRC_BYTES_MAX], dest[PATH_BYTES_MAX + 4];
     char host[256], user[64];
     struct wire_writer w;
     wire_writer_init(&w, paths, sizeof paths);
@@ -402,8 +402,10 @@ void *job_main(void *arg)
 {
     struct job *j = arg;
     struct err err = {.class = ERR_NONE};
-    int rc = coord_make(j);
-    if (rc < 0)
+    int rc = job_check(&j->cfg, &err);
+    if (rc == 0)
+        rc = coord_make(j);
+    if (rc < 0 && err.class == ERR_NONE)
         err_set(&err, ERR_START, -rc, "start the job", NULL, 0, "%s", "");
     for (unsigned n = 0; n < COORD_NODES && rc == 0; n++)
         rc = job_reach(j, n, &err);

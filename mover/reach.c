@@ -34,13 +34,29 @@ static void add(struct words *w, const char *word)
     w->argv[w->count] = NULL;
 }
 
-// Our program at an ssh end. `rsh` is cut into words in place.
+int reach_check_rsh(const char *rsh, struct err *err)
+{
+    unsigned count = 0;
+    for (const char *at = rsh != NULL ? rsh : "ssh"; *at != '\0';) {
+        at += strspn(at, " ");
+        size_t len = strcspn(at, " ");
+        count += len > 0;
+        at += len;
+    }
+    if (count > 0 && count <= RSH_WORDS_MAX)
+        return 0;
+    if (count == 0)
+        err_set(err, ERR_USAGE, 0, NULL, NULL, 0, "--rsh names no program");
+    else
+        err_set(err, ERR_USAGE, 0, NULL, NULL, 0, "--rsh has %u words, the most is %d", count, RSH_WORDS_MAX);
+    return -EINVAL;
+}
+
+// Our program at an ssh end. `rsh` is cut into words in place; reach_check_rsh has seen to their number.
 static void add_remote(struct words *w, const struct reach_config *cfg, const struct place *p, char *rsh)
 {
     char *save = NULL;
-    size_t count = 0;
-    for (char *word = strtok_r(rsh, " ", &save); word != NULL && count < RSH_WORDS_MAX;
-         word = strtok_r(NULL, " ", &save), count++)
+    for (char *word = strtok_r(rsh, " ", &save); word != NULL; word = strtok_r(NULL, " ", &save))
         add(w, word);
     add(w, p->host);
     add(w, cfg->remote_path != NULL ? cfg->remote_path : "penstock");
@@ -77,7 +93,9 @@ static int start_child(const struct reach_config *cfg, const struct place *p, st
     char self[PATH_MAX], ports[32];
     bool local = p->kind == PLACE_LOCAL;
     char *rsh = strdup(cfg->rsh != NULL ? cfg->rsh : "ssh");
-    int rc = rsh == NULL ? -ENOMEM : local ? launch_self(self, sizeof self) : 0;
+    int rc = rsh == NULL ? -ENOMEM : reach_check_rsh(rsh, err);
+    if (rc == 0 && local)
+        rc = launch_self(self, sizeof self);
     if (rc == 0) {
         if (local)
             add(&w, self);

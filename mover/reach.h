@@ -29,6 +29,9 @@ MUST_CHECK int reach_agent(const struct reach_config *cfg, const struct place *p
 // Closes the channel, which may be NULL, and waits some seconds for the child, if there is one, before it
 // ends it.
 void reach_leave(struct channel *channel, struct launched *child);
+// Whether `rsh` (NULL: "ssh") can be run: -EINVAL with *err (ERR_USAGE) when it has no word, or more than are
+// passed on.
+MUST_CHECK int reach_check_rsh(const char *rsh, struct err *err);
 // What the end is called in words to people: its host.
 const char *reach_name(const struct place *place);
 // What a control connection that ended with -errno means, in *err without the node. `spoke`: a message had

@@ -14,11 +14,6 @@ static size_t slot_bytes(uint32_t stripe_bytes)
                                 BLOCK_BYTES);
 }
 
-size_t slots_bytes(uint32_t count, uint32_t stripe_bytes)
-{
-    return count * slot_bytes(stripe_bytes);
-}
-
 int slots_new(struct engine *engine, uint32_t count, uint32_t stripe_bytes, void *owner, struct slot **out)
 {
     struct slot *slots = calloc(count, sizeof *slots);

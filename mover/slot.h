@@ -58,8 +58,6 @@ struct slot {
 MUST_CHECK int slots_new(struct engine *engine, uint32_t count, uint32_t stripe_bytes, void *owner,
                          struct slot **out);
 void slots_free(struct slot *slots, uint32_t count, uint32_t stripe_bytes);
-// Memory that so many slots take.
-size_t slots_bytes(uint32_t count, uint32_t stripe_bytes);
 
 // Reads or writes all extents of a large stripe from or to s->fd, SLOT_IO pieces at a time, then calls
 // s->io_done from engine_step. What a read could not get is zeroed and io_short set; errors in io_error.

@@ -17,12 +17,7 @@ static void source_free(struct source_agent *s)
         free(s->roots[i].from);
         free(s->roots[i].to);
     }
-    while (s->retries != NULL) {
-        struct retry_entry *r = s->retries;
-        s->retries = r->next;
-        free(r->path);
-        free(r);
-    }
+    retry_entries_free(s->retries);
     free(s->roots);
     free(s->senders);
     worktab_free(s->works);
@@ -203,23 +198,7 @@ static int on_problem(struct source_agent *s, const struct msg_problem *m)
         worktab_put(s->works, w);
         return -EPROTO;
     }
-    const struct entry *e = &w->segment->entries[m->entry];
-    struct retry_entry *r = calloc(1, sizeof *r);
-    int rc = r != NULL ? 0 : -ENOMEM;
-    if (rc == 0) {
-        r->root = e->root;
-        struct blob path = blob_of(e->path, e->path_len);
-        r->path = blob_copy(&path);
-        rc = r->path != NULL ? 0 : -ENOMEM;
-    }
-    if (rc == 0) {
-        pthread_mutex_lock(&s->lock);
-        r->next = s->retries;
-        s->retries = r;
-        pthread_mutex_unlock(&s->lock);
-    } else {
-        free(r);
-    }
+    int rc = retry_keep(s, &w->segment->entries[m->entry]);
     worktab_put(s->works, w);
     return rc;
 }
@@ -305,10 +284,9 @@ static int source_role_message(void *self, const struct message *m)
     }
 }
 
-static void source_role_stop(void *self, bool kill)
+static void source_role_stop(void *self)
 {
     (void)self; // the role has no thread but its streams
-    (void)kill;
 }
 
 static void source_role_close(void *self, bool finished)

@@ -24,10 +24,7 @@ struct walker {
     uint64_t number;        // of the segment being built
     uint64_t files, bytes;  // in it
     struct path_set *paths; // in it
-    // of the retry
-    struct walk_source *retry_roots; // each a single file
-    uint16_t *retry_root_of;         // the SRC that it came from
-    uint32_t retry_count;
+    struct retry retry;
 };
 
 static void segment_begin(struct walker *w)
@@ -104,14 +101,37 @@ static int add_entry(struct walker *w, const struct entry *e)
     return rc;
 }
 
-// One file to be tried again that cannot be listed any more is settled with that.
 static void walk_problem(struct walker *w, const struct err *problem)
 {
-    bool retry = w->state == WALK_RETRYING;
+    if (w->state != WALK_RETRYING) {
+        agent_problem(w->s->agent, UINT64_MAX, 0, PROBLEM_UNLISTED, problem);
+        return;
+    }
     struct err err = *problem;
-    if (retry && err.os == ENOENT)
+    if (err.os == ENOENT)
         err.class = ERR_VANISHED;
-    agent_problem(w->s->agent, UINT64_MAX, 0, retry ? PROBLEM_DROPPED : PROBLEM_UNLISTED, &err);
+    retry_settle(w->s, &w->retry, walk_source_at(w->walk), &err);
+}
+
+// A file is listed once more. What has become a directory is none any more, and what it holds nobody asked
+// for; one that its directory named twice may have changed twice.
+static int add_again(struct walker *w, struct entry *e)
+{
+    uint32_t i = walk_source_at(w->walk);
+    struct retry_file *f = &w->retry.files[i];
+    struct err err;
+    if (f->told)
+        return 0;
+    if (e->type == ENTRY_DIR || path_set_has(w->paths, e->path, e->path_len)) {
+        err_set(&err, ERR_CHANGED, 0, "", e->path, e->path_len, "%s",
+                e->type == ENTRY_DIR ? "it has become a directory"
+                                     : "its directory changed while it was listed");
+        retry_settle(w->s, &w->retry, i, &err);
+        return 0;
+    }
+    f->told = true;
+    e->root = f->root; // by which the senders open it
+    return add_entry(w, e);
 }
 
 // Whether the coordinator takes the problems more slowly than they are found.
@@ -140,9 +160,7 @@ static int walk_some(struct walker *w)
             if (is_crowded(w))
                 return 0;
         } else {
-            if (w->state == WALK_RETRYING)
-                e.root = w->retry_root_of[walk_source_at(w->walk)]; // by which the senders open it
-            int rc = add_entry(w, &e);
+            int rc = w->state == WALK_RETRYING ? add_again(w, &e) : add_entry(w, &e);
             if (rc < 0)
                 return rc;
         }
@@ -168,54 +186,14 @@ static int walk_begin(struct walker *w)
     return 0;
 }
 
-// The path of a file at the source from its path at the destination: `to` of its root gives way to `from`.
-static char *source_path(const struct walk_source *root, const char *path)
-{
-    size_t to = strlen(root->to), from = strlen(root->from);
-    const char *rest = path + to;
-    if (to > 0 && *rest == '/')
-        rest++;
-    char *out = malloc(from + 1 + strlen(rest) + 1);
-    if (out == NULL)
-        return NULL;
-    memcpy(out, root->from, from);
-    if (from > 0 && *rest != '\0')
-        out[from++] = '/';
-    memcpy(out + from, rest, strlen(rest) + 1);
-    return out;
-}
-
 static int retry_begin(struct walker *w)
 {
-    struct source_agent *s = w->s;
-    pthread_mutex_lock(&s->lock);
-    struct retry_entry *list = s->retries;
-    s->retries = NULL;
-    pthread_mutex_unlock(&s->lock);
-    uint32_t count = 0;
-    for (const struct retry_entry *r = list; r != NULL; r = r->next)
-        count++;
-    w->retry_roots = calloc(count + 1, sizeof *w->retry_roots);
-    w->retry_root_of = calloc(count + 1, sizeof *w->retry_root_of);
-    int rc = w->retry_roots != NULL && w->retry_root_of != NULL ? 0 : -ENOMEM;
-    while (list != NULL) {
-        struct retry_entry *r = list;
-        list = r->next;
-        if (rc == 0) {
-            const struct walk_source *root = &s->roots[r->root];
-            w->retry_root_of[w->retry_count] = r->root;
-            struct walk_source *again = &w->retry_roots[w->retry_count++];
-            *again = (struct walk_source){.fd = root->fd, .from = source_path(root, r->path), .to = r->path};
-            r->path = NULL;
-            if (again->from == NULL)
-                rc = -ENOMEM;
-        }
-        free(r->path);
-        free(r);
-    }
+    int rc = retry_take(w->s, &w->retry);
+    if (rc < 0)
+        return rc;
     w->state = WALK_RETRYING;
     segment_begin(w);
-    w->walk = rc == 0 ? walk_new(w->retry_roots, w->retry_count) : NULL;
+    w->walk = walk_new(w->retry.roots, w->retry.count);
     return w->walk != NULL ? 0 : -ENOMEM;
 }
 
@@ -298,12 +276,7 @@ void source_run_peer(void *self, struct stream *stream, const struct conn *conn,
     walk_free(w.walk);
     segment_builder_free(w.builder);
     path_set_free(w.paths);
-    for (uint32_t i = 0; i < w.retry_count; i++) {
-        free(w.retry_roots[i].from);
-        free(w.retry_roots[i].to);
-    }
-    free(w.retry_roots);
-    free(w.retry_root_of);
+    retry_free(&w.retry);
     end->clean = stream_stopping(stream);
     if (!end->clean)
         agent_peer_lost(s->agent, rc);

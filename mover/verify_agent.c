@@ -84,10 +84,9 @@ static int verify_role_message(void *self, const struct message *m)
     return m->type == MESSAGE_CHECK ? checker_add(v->checker, &m->check.records) : -EPROTO;
 }
 
-static void verify_role_stop(void *self, bool kill)
+static void verify_role_stop(void *self)
 {
     (void)self; // close ends the threads: whoever waits for results waits before it says CLOSE
-    (void)kill;
 }
 
 static void verify_role_close(void *self, bool finished)

@@ -39,9 +39,11 @@ enum {
     SEGMENT_BYTES_MAX = 1 * MIB, // its encoded bytes
     NEED_BYTES_MAX = 1 * MIB,    // an encoded need answer
     SOURCES_MAX = 256,           // SRC arguments of one job
+    SRC_BYTES_MAX = 64 * KIB,    // all of them together, each with 4 bytes for its length
+    NAMES_BYTES_MAX = 72 * KIB,  // what agents tell of them: as many as can be, with the longest names
     SEGMENTS_OPEN_MAX = 4,       // segments of a job between walk and retirement
 
-    MESSAGE_BYTES_MAX = 128 * KIB, // a control message
+    MESSAGE_BYTES_MAX = 144 * KIB, // a control message
     PEER_BYTES_MAX = 2 * MIB,      // a message between agents
     TEXT_BYTES_MAX = 512,          // words of an error
     ADDRESS_BYTES_MAX = 256,       // a host name or address in text

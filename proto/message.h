@@ -39,7 +39,6 @@ enum problem_count {
     PROBLEM_RECORDED = 0, // the entry has its record in ENTRIES_DONE, which counts it
     PROBLEM_RETRY = 1,    // not settled: it will be in the retry segment
     PROBLEM_UNLISTED = 2, // it is in no segment: one entry more, of the outcome that the class says
-    PROBLEM_DROPPED = 3,  // an entry to be retried that could not be listed again: settled with this
 };
 
 struct blob {

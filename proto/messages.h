@@ -38,11 +38,11 @@
     F(u8, encrypt)       \
     F(u64, rate_bits)    \
     F(u32, io_timeout_s) \
-    B(host, ADDRESS_BYTES_MAX) B(user, 64) B(paths, 64 * KIB) B(boot, 63) B(sources, 40 * KIB)
+    B(host, ADDRESS_BYTES_MAX) B(user, 64) B(paths, SRC_BYTES_MAX) B(boot, 63) B(sources, NAMES_BYTES_MAX)
 // [S] sources: list of {u8 type as enum entry_type, u8 contents (trailing slash), u64 dev, u64 inode, blob
 // base name}.
 #define MSG_SOURCE_OPENED(F, B) \
-    F(u16, port) B(boot, 63) B(engine, 160) B(sources, 40 * KIB) B(addresses, 4 * KIB)
+    F(u16, port) B(boot, 63) B(engine, 160) B(sources, NAMES_BYTES_MAX) B(addresses, 4 * KIB)
 // [D] root: the resolved destination root for people; place: the same as OPEN takes it at this agent, "" when
 // it cannot be told. names: list of blobs, per source its path beneath that root. dev, inode: of the root
 // when S runs on the same boot of the same host, else 0, 0.
@@ -51,7 +51,7 @@
     F(u64, dev)               \
     F(u64, inode)             \
     B(boot, 63)               \
-    B(engine, 160) B(root, 2 * KIB) B(place, PATH_BYTES_MAX) B(names, 64 * KIB) B(addresses, 4 * KIB)
+    B(engine, 160) B(root, 2 * KIB) B(place, PATH_BYTES_MAX) B(names, NAMES_BYTES_MAX) B(addresses, 4 * KIB)
 
 // [C] expect or dial (enum link_way) the connections of a session: the peer connection, and when it stands
 // streams 0..streams-1.
@@ -74,7 +74,7 @@
 #define MSG_REDIAL(F, B) F(u32, session) F(u32, stream) F(u32, attempt)
 
 // [C to S] walk. names: as D gave them. avoid: the destination root, or 0, 0.
-#define MSG_WALK(F, B) F(u64, avoid_dev) F(u64, avoid_inode) B(names, 64 * KIB)
+#define MSG_WALK(F, B) F(u64, avoid_dev) F(u64, avoid_inode) B(names, NAMES_BYTES_MAX)
 // [S] a segment was closed and sent to its home agent. retry: it is the segment of files tried once more.
 #define MSG_SEGMENT_CLOSED(F, B) \
     F(u64, segment) F(u8, last) F(u8, retry) F(u32, entries) F(u64, files) F(u64, bytes) F(digest, digest)
@@ -97,7 +97,8 @@
 #define MSG_STRIPES_DONE(F, B) F(u8, settled) F(u64, bytes) B(runs, 32 * KIB)
 // [D, and C on to S] a stripe came with a wrong tag or digest: to be sent again.
 #define MSG_STRIPE_BAD(F, B) F(u64, stripe)
-// [D] entries settled, in receipt form (proto/receipt.h): published, skipped or failed.
+// [D] entries settled, in receipt form (proto/receipt.h): published, skipped or failed. [S] of those that
+// were left to the retry and could not be listed again; segment: 2^64 - 1.
 #define MSG_ENTRIES_DONE(F, B) F(u64, segment) B(records, 96 * KIB)
 // [A] what went wrong with one path; count says how it is counted (enum problem_count). With PROBLEM_RETRY C
 // passes it on to S, which takes entry `entry` of that segment into the retry segment.
@@ -109,9 +110,9 @@
 // [C to S] all segments so far are done: close the retry segment, or say that there is none (SEGMENT_CLOSED
 // with 0 entries).
 #define MSG_RETRY(F, B) F(u8, unused)
-// [C to D] closing pass: directory metadata; [D] it is done and synced.
+// [C to D] closing pass: directory metadata; [D] it is done and synced, or, more = 1, so much of it is done.
 #define MSG_FINISH(F, B)   F(u8, unused)
-#define MSG_FINISHED(F, B) F(u64, directories)
+#define MSG_FINISHED(F, B) F(u64, directories) F(u8, more)
 // [C] the job is over for this agent. finished: D removes `.penstock/`. [A] last word; then the connection
 // closes.
 #define MSG_CLOSE(F, B)  F(u8, finished)

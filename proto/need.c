@@ -10,6 +10,7 @@
 
 enum {
     NEED_MAGIC = 0x4e4b5350, // "PSKN"
+    NEED_HEAD_BYTES = 16,
     NEED_RANGE_BYTES = 16,
 };
 
@@ -100,6 +101,79 @@ int need_check(const struct need *n, const struct segment *segment)
     for (uint32_t i = 0; i < n->entry_count; i++)
         if (!answer_fits(&n->entries[i], &segment->entries[i]))
             return -EPROTO;
+    return 0;
+}
+
+// Ranges that are too many by, to be encoded.
+static uint64_t ranges_excess(const struct need *n)
+{
+    uint64_t bytes = NEED_HEAD_BYTES + n->entry_count;
+    for (uint32_t i = 0; i < n->entry_count; i++)
+        if (n->entries[i].verdict == NEED_LEAVES)
+            bytes += sizeof(uint32_t) + UINT64_C(1) * n->entries[i].count * NEED_RANGE_BYTES;
+    return bytes > NEED_BYTES_MAX ? u64_div_up(bytes - NEED_BYTES_MAX, NEED_RANGE_BYTES) : 0;
+}
+
+static uint64_t gap_before(const struct range *r)
+{
+    return r->offset - (r[-1].offset + r[-1].len);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// All gaps between ranges, the smallest first.
+static uint64_t *gaps_sorted(const struct need *n, uint64_t *count)
+{
+    uint64_t total = 0, at = 0;
+    for (uint32_t i = 0; i < n->entry_count; i++)
+        total += n->entries[i].count;
+    uint64_t *gaps = reallocarray(NULL, total, sizeof(*gaps));
+    for (uint32_t i = 0; gaps != NULL && i < n->entry_count; i++)
+        for (uint32_t k = 1; k < n->entries[i].count; k++)
+            gaps[at++] = gap_before(&n->entries[i].leaves[k]);
+    if (gaps != NULL)
+        qsort(gaps, at, sizeof(*gaps), by_size);
+    *count = at;
+    return gaps;
+}
+
+// Joins the ranges of one entry across gaps below `limit`, and across *more of those that are as large.
+static void ranges_join(struct range *leaves, uint32_t *count, uint64_t limit, uint64_t *more)
+{
+    uint32_t kept = 0;
+    for (uint32_t k = 1; k < *count; k++) {
+        uint64_t gap = leaves[k].offset - (leaves[kept].offset + leaves[kept].len);
+        bool join = gap < limit || (gap == limit && *more > 0);
+        *more -= join && gap == limit;
+        if (join)
+            leaves[kept].len += gap + leaves[k].len;
+        else
+            leaves[++kept] = leaves[k];
+    }
+    *count = kept + 1;
+}
+
+int need_fit(struct need *n)
+{
+    assert(n->entry_count <= SEGMENT_ENTRIES_MAX); // then one range of each fits
+    uint64_t excess = ranges_excess(n), count;
+    if (excess == 0)
+        return 0;
+    uint64_t *gaps = gaps_sorted(n, &count);
+    if (gaps == NULL)
+        return -ENOMEM;
+    assert(excess <= count);
+    uint64_t limit = gaps[excess - 1], more = 0;
+    for (uint64_t k = excess; k > 0 && gaps[k - 1] == limit; k--)
+        more++;
+    for (uint32_t i = 0; i < n->entry_count; i++)
+        if (n->entries[i].verdict == NEED_LEAVES)
+            ranges_join(store_of(n)->leaves[i], &n->entries[i].count, limit, &more);
+    free(gaps);
     return 0;
 }
 

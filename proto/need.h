@@ -38,6 +38,10 @@ MUST_CHECK int need_set(struct need *n, uint32_t entry, enum need_verdict verdic
 // Whether `n` can be the answer to `segment`: -EPROTO when number or entries differ, when data is asked of an
 // entry that has none, or leaves of a packed file, or leaf ranges are not as struct entry_need wants them.
 MUST_CHECK int need_check(const struct need *n, const struct segment *segment);
+// Makes a need of a segment's entries fit NEED_BYTES_MAX, whatever is asked of them: ranges of leaves are
+// joined, across the smallest gaps and no more of them than must be. What was asked for still is, and what
+// lies in those gaps too. To be called before anything is laid out by it. -ENOMEM, and nothing changed.
+MUST_CHECK int need_fit(struct need *n);
 // Bytes written into out, or -EMSGSIZE (NEED_BYTES_MAX or out_len).
 MUST_CHECK int64_t need_encode(const struct need *n, void *out, size_t out_len);
 // Decodes and checks it against the segment it answers (need_check). -EPROTO, -EMSGSIZE (longer than

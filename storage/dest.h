@@ -67,8 +67,6 @@ struct dest_file {
 MUST_CHECK int dest_temp_open(const struct dest *d, const struct entry *e, bool adopt, bool direct,
                               struct dest_file *out);
 void dest_file_close(struct dest_file *f);
-// Closes and unlinks.
-void dest_file_discard(struct dest_file *f);
 
 // Owner and group (as root), mode, exact size, times, through the descriptor. Set-id bits are kept only when
 // the owner is.

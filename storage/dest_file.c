@@ -369,14 +369,6 @@ void dest_file_close(struct dest_file *f)
     leave_place(f);
 }
 
-void dest_file_discard(struct dest_file *f)
-{
-    if (f == NULL || f->fd < 0)
-        return;
-    dest_unlink_temp(f->dir_fd, f->name);
-    dest_file_close(f);
-}
-
 int dest_file_publish(const struct dest *d, const struct dest_file *f, const struct entry *e, int *parent_fd)
 {
     char last[NAME_BYTES_MAX + 1];

@@ -174,7 +174,7 @@ static int check_options(const struct copy_options *opt, int operands, struct er
 {
     if (operands < 2)
         return wrong_usage(err, "SRC and DST are needed (see penstock copy --help)");
-    if (operands > SOURCES_MAX + 1) {
+    if (operands > SOURCES_MAX + 1) { // before there is a place for each; the other limits: job_check
         err_set(err, ERR_USAGE, 0, NULL, NULL, 0, "%d sources are given, the most is %d", operands - 1,
                 SOURCES_MAX);
         return -EINVAL;
@@ -226,16 +226,6 @@ static int find_state(struct copy *c, struct err *err)
     return 0;
 }
 
-static int prepare(struct copy *c, const struct options_found *found, struct err *err)
-{
-    int rc = parse_places(c, found->operands, found->count, err);
-    if (rc == 0)
-        rc = load_keys(c, err);
-    if (rc == 0)
-        rc = find_state(c, err);
-    return rc;
-}
-
 static struct job_config job_config(const struct copy *c)
 {
     const struct copy_options *opt = &c->opt;
@@ -259,6 +249,20 @@ static struct job_config job_config(const struct copy *c)
         .remote_path = opt->remote_path,
         .state_dir = c->state[0] != '\0' ? c->state : NULL,
     };
+}
+
+static int prepare(struct copy *c, const struct options_found *found, struct err *err)
+{
+    int rc = parse_places(c, found->operands, found->count, err);
+    if (rc == 0) {
+        struct job_config cfg = job_config(c);
+        rc = job_check(&cfg, err);
+    }
+    if (rc == 0)
+        rc = load_keys(c, err);
+    if (rc == 0)
+        rc = find_state(c, err);
+    return rc;
 }
 
 // Tells of the job until it has ended.

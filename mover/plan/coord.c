@@ -1,5 +1,6 @@
-// The course of a job: phases, the dispatch of messages, counting, and how it ends. The opening is in
-// coord_open.c, links in coord_link.c, segments and leases in coord_pool.c, counting in coord_count.c.
+// The course of a job: phases and the dispatch of messages. The opening is in coord_open.c, links in
+// coord_link.c, segments and leases in coord_pool.c, counting in coord_count.c, waits in coord_wait.c, the
+// end in coord_end.c.
 #include "mover/plan/coord.h"
 
 #include <assert.h>
@@ -43,7 +44,7 @@ struct coord *coord_new(const struct coord_config *cfg, const struct coord_sink 
         return NULL;
     c->cfg = *cfg;
     c->sink = *sink;
-    c->deadline_ns = UINT64_MAX;
+    c->deadline_ns = c->suspicion.until_ns = UINT64_MAX;
     bool ok = own_blob(c, &c->cfg.source_paths) && own_blob(c, &c->cfg.dest_path) &&
               own_text(c, &c->cfg.host) && own_text(c, &c->cfg.user) && own_text(c, &c->cfg.software);
     for (unsigned n = 0; n < COORD_NODES; n++)
@@ -87,75 +88,8 @@ void coord_notice(struct coord *c, const char *fmt, ...)
     c->sink.notice(c->sink.arg, text);
 }
 
-static void end_if_closed(struct coord *c)
-{
-    if (c->phase != PHASE_CLOSE)
-        return;
-    for (unsigned n = 0; n < COORD_NODES; n++)
-        if (!c->nodes[n].closed && !c->nodes[n].lost)
-            return;
-    c->phase = PHASE_ENDED;
-    c->deadline_ns = UINT64_MAX;
-    c->sink.ended(c->sink.arg, c->exit_status);
-}
-
-void coord_close_all(struct coord *c, bool finished, uint64_t now_ns)
-{
-    struct message m = {.type = MESSAGE_CLOSE, .close = {.finished = finished}};
-    for (unsigned n = 0; n < COORD_NODES; n++)
-        coord_send(c, n, &m);
-    c->phase = PHASE_CLOSE;
-    c->deadline_ns = now_ns + CLOSE_NS;
-    end_if_closed(c);
-}
-
-void coord_stop(struct coord *c, const struct err *err, uint64_t now_ns)
-{
-    if (c->phase == PHASE_ENDED)
-        return;
-    // A job that ends on an error closes its connections however it can: what is lost then says nothing more.
-    if (!c->failed || err_class_exit(err->class) != err_class_exit(ERR_LOST))
-        c->exit_status = err_exit_worse(c->exit_status, err_class_exit(err->class));
-    if (c->phase == PHASE_CLOSE) {
-        end_if_closed(c);
-        return;
-    }
-    c->failed = true;
-    c->sink.problem(c->sink.arg, err);
-    coord_close_all(c, false, now_ns);
-}
-
-void coord_stop_words(struct coord *c, enum err_class class, unsigned node, uint64_t now_ns, const char *fmt,
-                      ...)
-{
-    char text[TEXT_BYTES_MAX];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    struct err err;
-    err_set(&err, class, 0, "", NULL, 0, "%s", text);
-    if (node < COORD_NODES)
-        snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
-    coord_stop(c, &err, now_ns);
-}
-
-static void on_fail(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
-{
-    struct err err;
-    message_to_err(&message->fail, &err);
-    // What one entry or stripe can have stops no agent: the exit status of a job that came to no end must say
-    // so.
-    enum err_action action = err_class_action(err.class);
-    if (action == ERR_FAIL_ENTRY || action == ERR_RETRY_STRIPE)
-        err.class = ERR_PROTOCOL;
-    if (err.node[0] == '\0')
-        snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
-    coord_stop(c, &err, now_ns);
-}
-
 // All segments that are known are done: the files that changed are tried once more, then the closing pass
-// runs. A job in which an entry was never spoken of again must not end well.
+// runs. A job in which an entry was never spoken of again, or twice, must not end well.
 static void advance(struct coord *c, uint64_t now_ns)
 {
     if (!pool_empty(c))
@@ -165,10 +99,10 @@ static void advance(struct coord *c, uint64_t now_ns)
         struct message m = {.type = MESSAGE_RETRY};
         coord_send(c, COORD_SOURCE, &m);
     } else if (c->phase == PHASE_RETRY && c->retry_closed) {
-        uint64_t settled = count_settled(&c->counters);
-        if (settled < c->counters.total) {
-            coord_stop_words(c, ERR_PROTOCOL, COORD_NODES, now_ns, "%llu entries were never settled",
-                             (unsigned long long)(c->counters.total - settled));
+        uint64_t settled = count_settled(&c->counters), total = c->counters.total;
+        if (c->retries > 0 || settled != total) {
+            coord_stop_words(c, ERR_PROTOCOL, COORD_NODES, now_ns, "%llu of %llu entries were settled",
+                             (unsigned long long)settled, (unsigned long long)total);
             return;
         }
         c->phase = PHASE_FINISH;
@@ -236,26 +170,17 @@ static void on_stripe_bad(struct coord *c, unsigned node, const struct message *
     coord_send(c, COORD_SOURCE, message);
 }
 
-static void on_finished(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
-{
-    (void)node;
-    (void)message;
-    coord_close_all(c, true, now_ns);
-}
-
-static void on_closed(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
-{
-    (void)now_ns;
-    c->sink.closed(c->sink.arg, node, &message->closed);
-    c->nodes[node].closed = true;
-    end_if_closed(c);
-}
-
 static void on_stats(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
-    (void)now_ns;
-    if (node == COORD_SOURCE)
-        c->sink.stats(c->sink.arg, &message->stream_stats);
+    const struct msg_stream_stats *m = &message->stream_stats;
+    if (node != COORD_SOURCE)
+        return;
+    if (m->session == 0 && m->stream < c->session.stream_count &&
+        m->bytes > c->session.streams[m->stream].sent) {
+        c->session.streams[m->stream].sent = m->bytes;
+        c->progress_ns = now_ns;
+    }
+    c->sink.stats(c->sink.arg, m);
 }
 
 static void on_linked(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
@@ -285,35 +210,44 @@ static void on_pong(struct coord *c, unsigned node, const struct message *messag
 
 enum { FROM_SOURCE = 1 << COORD_SOURCE, FROM_DEST = 1 << COORD_DEST, FROM_ANY = FROM_SOURCE | FROM_DEST };
 
-// Who may say what, and in which phases; what is not here breaks the rules.
+// Who may say what, and in which phases; what is not here breaks the rules. news: it tells of something new,
+// so that whoever said it is at work.
 static const struct {
     void (*handle)(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
     unsigned from;
     enum coord_phase first, last;
+    bool news;
 } rules[MESSAGE_TYPES] = {
-    [MESSAGE_HELLO] = {open_on_hello, FROM_ANY, PHASE_HELLO, PHASE_HELLO},
-    [MESSAGE_FAIL] = {on_fail, FROM_ANY, PHASE_HELLO, PHASE_FINISH},
-    [MESSAGE_PING] = {on_ping, FROM_ANY, PHASE_HELLO, PHASE_CLOSE},
-    [MESSAGE_PONG] = {on_pong, FROM_ANY, PHASE_HELLO, PHASE_CLOSE},
-    [MESSAGE_SOURCE_OPENED] = {open_on_source_opened, FROM_SOURCE, PHASE_OPEN_SOURCE, PHASE_OPEN_SOURCE},
-    [MESSAGE_DEST_OPENED] = {open_on_dest_opened, FROM_DEST, PHASE_OPEN_DEST, PHASE_OPEN_DEST},
-    [MESSAGE_LINKED] = {on_linked, FROM_ANY, PHASE_LINK, PHASE_FINISH},
-    [MESSAGE_LINK_FAILED] = {on_link_failed, FROM_ANY, PHASE_LINK, PHASE_FINISH},
-    [MESSAGE_STREAM_ENDED] = {link_stream_ended, FROM_ANY, PHASE_LINK, PHASE_CLOSE},
-    [MESSAGE_SEGMENT_CLOSED] = {on_segment_closed, FROM_SOURCE, PHASE_RUN, PHASE_RETRY},
-    [MESSAGE_SEGMENT_COMPARED] = {on_segment_compared, FROM_DEST, PHASE_RUN, PHASE_RETRY},
-    [MESSAGE_SEGMENT_LAID] = {on_segment_laid, FROM_SOURCE, PHASE_RUN, PHASE_RETRY},
+    [MESSAGE_HELLO] = {open_on_hello, FROM_ANY, PHASE_HELLO, PHASE_HELLO, true},
+    [MESSAGE_FAIL] = {end_on_fail, FROM_ANY, PHASE_HELLO, PHASE_CLOSE, false},
+    [MESSAGE_PING] = {on_ping, FROM_ANY, PHASE_HELLO, PHASE_CLOSE, false},
+    [MESSAGE_PONG] = {on_pong, FROM_ANY, PHASE_HELLO, PHASE_CLOSE, false},
+    [MESSAGE_SOURCE_OPENED] = {open_on_source_opened, FROM_SOURCE, PHASE_OPEN_SOURCE, PHASE_OPEN_SOURCE,
+                               true},
+    [MESSAGE_DEST_OPENED] = {open_on_dest_opened, FROM_DEST, PHASE_OPEN_DEST, PHASE_OPEN_DEST, true},
+    [MESSAGE_LINKED] = {on_linked, FROM_ANY, PHASE_LINK, PHASE_FINISH, false},
+    [MESSAGE_LINK_FAILED] = {on_link_failed, FROM_ANY, PHASE_LINK, PHASE_FINISH, false},
+    [MESSAGE_STREAM_ENDED] = {link_stream_ended, FROM_ANY, PHASE_LINK, PHASE_CLOSE, false},
+    [MESSAGE_SEGMENT_CLOSED] = {on_segment_closed, FROM_SOURCE, PHASE_RUN, PHASE_RETRY, true},
+    [MESSAGE_SEGMENT_COMPARED] = {on_segment_compared, FROM_DEST, PHASE_RUN, PHASE_RETRY, true},
+    [MESSAGE_SEGMENT_LAID] = {on_segment_laid, FROM_SOURCE, PHASE_RUN, PHASE_RETRY, true},
     // Words about stripes of files that failed may come when all entries are settled.
-    [MESSAGE_LEASE] = {on_lease, FROM_DEST, PHASE_RUN, PHASE_FINISH},
-    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_FINISH},
-    [MESSAGE_STRIPE_BAD] = {on_stripe_bad, FROM_DEST, PHASE_RUN, PHASE_FINISH},
-    [MESSAGE_ENTRIES_DONE] = {count_on_entries_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
-    [MESSAGE_PROBLEM] = {count_on_problem, FROM_ANY, PHASE_RUN, PHASE_CLOSE},
-    [MESSAGE_SEGMENT_DONE] = {on_segment_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
-    [MESSAGE_FINISHED] = {on_finished, FROM_DEST, PHASE_FINISH, PHASE_FINISH},
-    [MESSAGE_CLOSED] = {on_closed, FROM_ANY, PHASE_CLOSE, PHASE_CLOSE},
-    [MESSAGE_STREAM_STATS] = {on_stats, FROM_ANY, PHASE_LINK, PHASE_CLOSE},
+    [MESSAGE_LEASE] = {on_lease, FROM_DEST, PHASE_RUN, PHASE_FINISH, false},
+    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_FINISH, true},
+    [MESSAGE_STRIPE_BAD] = {on_stripe_bad, FROM_DEST, PHASE_RUN, PHASE_FINISH, false},
+    [MESSAGE_ENTRIES_DONE] = {count_on_entries_done, FROM_ANY, PHASE_RUN, PHASE_RETRY, true},
+    [MESSAGE_PROBLEM] = {count_on_problem, FROM_ANY, PHASE_RUN, PHASE_CLOSE, true},
+    [MESSAGE_SEGMENT_DONE] = {on_segment_done, FROM_DEST, PHASE_RUN, PHASE_RETRY, true},
+    [MESSAGE_FINISHED] = {end_on_finished, FROM_DEST, PHASE_FINISH, PHASE_FINISH, true},
+    [MESSAGE_CLOSED] = {end_on_closed, FROM_ANY, PHASE_CLOSE, PHASE_CLOSE, false},
+    [MESSAGE_STREAM_STATS] = {on_stats, FROM_ANY, PHASE_LINK, PHASE_CLOSE, false},
 };
+
+// An agent that has not said who it is has nothing else to say, but that it takes no job at all.
+static bool may_speak(const struct coord *c, unsigned node, enum message_type type)
+{
+    return c->nodes[node].hello || type == MESSAGE_HELLO || type == MESSAGE_FAIL || c->phase == PHASE_CLOSE;
+}
 
 void coord_message(struct coord *c, unsigned node, const struct message *m, uint64_t now_ns)
 {
@@ -321,7 +255,10 @@ void coord_message(struct coord *c, unsigned node, const struct message *m, uint
     if (c->phase == PHASE_ENDED || c->nodes[node].lost || c->nodes[node].closed)
         return;
     bool known = rules[m->type].handle != NULL && (rules[m->type].from & (1u << node)) != 0;
-    if (known && c->phase >= rules[m->type].first && c->phase <= rules[m->type].last) {
+    if (known && c->phase >= rules[m->type].first && c->phase <= rules[m->type].last &&
+        may_speak(c, node, m->type)) {
+        if (rules[m->type].news)
+            c->progress_ns = now_ns;
         rules[m->type].handle(c, node, m, now_ns);
         return;
     }
@@ -330,47 +267,17 @@ void coord_message(struct coord *c, unsigned node, const struct message *m, uint
         coord_stop_words(c, ERR_PROTOCOL, node, now_ns, "%s in the wrong place", message_name(m->type));
 }
 
-void coord_lost(struct coord *c, unsigned node, const struct err *err, uint64_t now_ns)
-{
-    if (c->phase == PHASE_ENDED || c->nodes[node].lost)
-        return;
-    c->nodes[node].lost = true;
-    if (c->nodes[node].closed)
-        return;
-    coord_stop(c, err, now_ns);
-    end_if_closed(c);
-}
-
-void coord_cancel(struct coord *c, uint64_t now_ns)
-{
-    struct err err;
-    err_set(&err, ERR_INTERRUPTED, 0, "", NULL, 0, "interrupted; the same command goes on from here");
-    coord_stop(c, &err, now_ns);
-}
-
-void coord_fail(struct coord *c, const struct err *err, uint64_t now_ns)
-{
-    coord_stop(c, err, now_ns);
-}
-
 uint64_t coord_tick(struct coord *c, uint64_t now_ns)
 {
-    if (c->phase == PHASE_CLOSE && now_ns >= c->deadline_ns) {
-        for (unsigned n = 0; n < COORD_NODES; n++)
-            c->nodes[n].lost = c->nodes[n].lost || !c->nodes[n].closed;
-        c->exit_status = err_exit_worse(c->exit_status, err_class_exit(ERR_LOST));
-        end_if_closed(c);
-        return UINT64_MAX;
-    }
-    uint64_t wake_ns = link_tick(c, now_ns); // which may begin the closing
-    return u64_min(c->deadline_ns, wake_ns);
+    uint64_t wake_ns = u64_min(link_tick(c, now_ns), wait_tick(c, now_ns)); // which may end the job
+    return u64_min(end_tick(c, now_ns), wake_ns);
 }
 
 void coord_counters(const struct coord *c, struct coord_counters *out)
 {
     *out = c->counters;
     // The destination's word of what is settled may come before the source's of what there is.
-    out->total = u64_max(out->total, count_settled(out));
+    out->total += count_unclosed(c);
 }
 
 const char *coord_engine(const struct coord *c, unsigned node)

@@ -6,7 +6,9 @@
 // Phases: HELLO with every node -> OPEN_SOURCE -> OPEN_DEST -> LINK (peer connection and streams of each
 // session) -> WALK; then segments flow: CLOSED, COMPARED and LAID (their layout digests must be equal) ->
 // PLACE -> LEASEs -> STRIPES_DONE -> SEGMENT_DONE; then RETRY once, FINISH, CLOSE. A failure ends the job:
-// CLOSE without `finished` to those that are left, what is durable stays.
+// CLOSE without `finished` to those that are left, what is durable stays. Then the last words of both are
+// waited for, and everything that is heard counts: the exit status does not depend on who is heard first
+// (coord_end.c). No wait is without an end (coord_wait.c).
 //
 // Nodes and sessions are lists; one source node, one destination node and one session are made today.
 #ifndef PENSTOCK_MOVER_PLAN_COORD_H
@@ -24,7 +26,7 @@ struct coord_config {
     uint32_t streams, stripe_bytes;
     uint8_t engine, direct, encrypt; // as enum engine_kind, enum direct_mode; bool
     uint64_t rate_bits;
-    uint32_t io_timeout_s;
+    uint32_t io_timeout_s;    // how long storage may take for one answer; 0: an hour
     const char *host, *user;  // of the coordinator, for the lock
     const char *software;     // "penstock 0.1.0"
     struct blob source_paths; // list of blobs
@@ -58,7 +60,8 @@ struct coord_sink {
     void (*records)(void *arg, const struct blob *records); // ENTRIES_DONE, for the receipt
     void (*stats)(void *arg, const struct msg_stream_stats *stats);
     void (*closed)(void *arg, unsigned node, const struct msg_closed *closed);
-    void (*ended)(void *arg, int exit_status); // once: nothing follows
+    // Once: nothing follows. finished: every entry was settled, and CLOSE said so.
+    void (*ended)(void *arg, int exit_status, bool finished);
 };
 
 struct coord;
@@ -68,13 +71,14 @@ void coord_free(struct coord *c);
 
 void coord_start(struct coord *c, uint64_t now_ns);
 void coord_message(struct coord *c, unsigned node, const struct message *m, uint64_t now_ns);
-// The control connection of a node is gone, or the node broke the rules; err tells.
+// The control connection of a node is gone, or the node broke the rules; err tells, and is given the node.
 void coord_lost(struct coord *c, unsigned node, const struct err *err, uint64_t now_ns);
 // The user asks to stop.
 void coord_cancel(struct coord *c, uint64_t now_ns);
 // Something of the owner's failed (the receipt could not be written): stops the job with this error.
 void coord_fail(struct coord *c, const struct err *err, uint64_t now_ns);
-// Time passes: re-dials, deadlines. Returns when it wants to be called next (UINT64_MAX: not at all).
+// Time passes: re-dials, deadlines. What agents have said already is to be handed over first. Returns when it
+// wants to be called next (UINT64_MAX: not at all).
 uint64_t coord_tick(struct coord *c, uint64_t now_ns);
 
 void coord_counters(const struct coord *c, struct coord_counters *out);

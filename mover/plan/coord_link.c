@@ -48,6 +48,7 @@ static void peer_linked(struct coord *c, unsigned node, const struct msg_linked 
 {
     struct coord_session *s = &c->session;
     s->peer[node] = true;
+    err_escape(c->nodes[coord_other(node)].address, ADDRESS_BYTES_MAX, m->remote.bytes, m->remote.len);
     if (node == s->dialler && s->inside) {
         coord_notice(c, "no direct path between %s and %s; streams run inside ssh, %u of them",
                      c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST], s->stream_count);
@@ -63,6 +64,7 @@ static void peer_linked(struct coord *c, unsigned node, const struct msg_linked 
     if (s->alone_ns != 0)
         s->alone_ns = now_ns; // the streams are dialled only now
     c->phase = PHASE_RUN;
+    c->progress_ns = now_ns;
     struct message walk = {.type = MESSAGE_WALK,
                            .walk = {.avoid_dev = c->avoid_dev,
                                     .avoid_inode = c->avoid_inode,
@@ -195,8 +197,10 @@ uint64_t link_tick(struct coord *c, uint64_t now_ns)
     uint64_t lost_ns = s->alone_ns + patience_ns(s);
     if (now_ns < lost_ns)
         return u64_min(wake, lost_ns);
-    coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "no stream between %s and %s for %u s",
-                     c->cfg.names[COORD_SOURCE], c->cfg.names[COORD_DEST],
-                     (unsigned)(patience_ns(s) / UINT64_C(1000000000)));
-    return UINT64_MAX;
+    struct err err;
+    err_set(&err, ERR_LOST, 0, "", NULL, 0, "no stream between %s and %s (%s) for %u s",
+            c->cfg.names[s->dialler], c->cfg.names[coord_other(s->dialler)],
+            c->nodes[coord_other(s->dialler)].address, (unsigned)(patience_ns(s) / UINT64_C(1000000000)));
+    end_suspect(c, COORD_NODES, &err, now_ns);
+    return wake;
 }

@@ -52,10 +52,7 @@ void pool_free(struct coord *c)
     }
 }
 
-// The record of a segment, made by whoever speaks of it first: the source's word that it is closed and the
-// destination's that it is compared come over different connections. NULL: the number cannot be, or out of
-// memory; the job is stopped.
-static struct coord_segment *segment_record(struct coord *c, unsigned node, uint64_t number, uint64_t now_ns)
+struct coord_segment *pool_segment(struct coord *c, unsigned node, uint64_t number, uint64_t now_ns)
 {
     struct coord_segment *s = segment_find(c, number);
     if (s != NULL)
@@ -73,6 +70,7 @@ static struct coord_segment *segment_record(struct coord *c, unsigned node, uint
         return NULL;
     }
     s->number = number;
+    s->told_ns = now_ns;
     struct coord_segment **at = &c->segments;
     while (*at != NULL)
         at = &(*at)->after;
@@ -84,7 +82,7 @@ static void segment_place(struct coord *c, struct coord_segment *s, uint64_t now
 
 void pool_segment_closed(struct coord *c, const struct msg_segment_closed *m, uint64_t now_ns)
 {
-    struct coord_segment *s = segment_record(c, COORD_SOURCE, m->segment, now_ns);
+    struct coord_segment *s = pool_segment(c, COORD_SOURCE, m->segment, now_ns);
     if (s == NULL)
         return;
     if (s->closed || m->segment != c->next_segment) {
@@ -92,9 +90,18 @@ void pool_segment_closed(struct coord *c, const struct msg_segment_closed *m, ui
                          "segment %llu is closed twice or out of order", (unsigned long long)m->segment);
         return;
     }
+    if (m->entries < s->recorded + s->left || (m->retry != 0 && m->entries > c->retries)) {
+        coord_stop_words(c, ERR_PROTOCOL, m->retry != 0 ? COORD_SOURCE : COORD_DEST, now_ns,
+                         "segment %llu has fewer entries than were settled", (unsigned long long)m->segment);
+        return;
+    }
     s->closed = true;
+    s->retry = m->retry != 0;
+    s->entries = m->entries;
     c->next_segment++;
-    if (m->retry == 0) {
+    if (s->retry) {
+        c->retries -= m->entries;
+    } else {
         c->counters.total += m->entries;
         c->counters.files_total += m->files;
         c->counters.bytes_total += m->bytes;
@@ -119,14 +126,14 @@ static void segment_place(struct coord *c, struct coord_segment *s, uint64_t now
                         .segment_place = {.segment = s->number, .first = s->first}};
     coord_send(c, COORD_SOURCE, &m);
     coord_send(c, COORD_DEST, &m);
-    pool_lease_more(c);
+    pool_lease_more(c, now_ns);
 }
 
 void pool_layout(struct coord *c, bool compared, uint64_t segment, uint64_t stripes, uint64_t bytes,
                  const struct digest *layout, uint64_t now_ns)
 {
     unsigned node = compared ? COORD_DEST : COORD_SOURCE;
-    struct coord_segment *s = segment_record(c, node, segment, now_ns);
+    struct coord_segment *s = pool_segment(c, node, segment, now_ns);
     if (s == NULL)
         return;
     if (compared ? s->compared : s->laid) {
@@ -139,6 +146,7 @@ void pool_layout(struct coord *c, bool compared, uint64_t segment, uint64_t stri
         s->compared = true;
     else
         s->laid = true;
+    s->told_ns = now_ns;
     if (first_word) {
         s->stripes = stripes;
         s->bytes = bytes;
@@ -185,14 +193,17 @@ static bool words_equal(const struct msg_lease *a, const struct msg_lease *b)
            a->wait_ms == b->wait_ms;
 }
 
-static bool lease_make(struct coord *c, struct coord_segment *s, uint64_t count)
+static bool lease_make(struct coord *c, struct coord_segment *s, uint64_t count, uint64_t now_ns)
 {
     struct coord_lease *l = calloc(1, sizeof *l);
-    if (l == NULL)
+    if (l == NULL) {
+        coord_stop_words(c, ERR_LOST, COORD_NODES, now_ns, "out of memory");
         return false;
+    }
     *l = (struct coord_lease){.id = c->next_lease++,
                               .segment = s->number,
                               .first = s->next,
+                              .given_ns = now_ns,
                               .count = (uint32_t)count,
                               .left = (uint32_t)count};
     struct coord_lease **at = &c->leases;
@@ -249,7 +260,7 @@ void pool_leased(struct coord *c, const struct msg_lease *m, uint64_t now_ns)
     tell_settled(c, l);
 }
 
-void pool_lease_more(struct coord *c)
+void pool_lease_more(struct coord *c, uint64_t now_ns)
 {
     uint64_t stripe = c->cfg.stripe_bytes;
     uint64_t room = LEASED_BYTES_MAX / stripe;
@@ -260,7 +271,7 @@ void pool_lease_more(struct coord *c)
             uint64_t pass = settled_ahead(s, s->next, &count);
             if (pass > 0)
                 s->next += u64_min(pass, s->first + s->stripes - s->next);
-            else if (!lease_make(c, s, count))
+            else if (!lease_make(c, s, count, now_ns))
                 return;
         }
     }
@@ -348,7 +359,7 @@ void pool_stripes_done(struct coord *c, const struct msg_stripes_done *m, uint64
             return;
         }
     }
-    pool_lease_more(c);
+    pool_lease_more(c, now_ns);
 }
 
 void pool_segment_done(struct coord *c, uint64_t number, uint64_t now_ns)
@@ -362,6 +373,11 @@ void pool_segment_done(struct coord *c, uint64_t number, uint64_t now_ns)
                          "the end of segment %llu, which is not under way", (unsigned long long)number);
         return;
     }
+    if (s->recorded + s->left < s->entries) {
+        coord_stop_words(c, ERR_PROTOCOL, COORD_DEST, now_ns, "%u entries of segment %llu were never settled",
+                         s->entries - s->recorded - s->left, (unsigned long long)number);
+        return;
+    }
     // Stripes of failed files may never have been leased or sent; nothing of the segment is waited for any
     // more.
     if (s->stripes > 0)
@@ -371,5 +387,5 @@ void pool_segment_done(struct coord *c, uint64_t number, uint64_t now_ns)
     coord_send(c, COORD_SOURCE, &m);
     coord_send(c, COORD_DEST, &m);
     segment_free(s);
-    pool_lease_more(c);
+    pool_lease_more(c, now_ns);
 }

@@ -323,8 +323,3 @@ bool dest_plan_entries_settled(struct dest_plan *p, uint64_t segment, uint32_t e
     s->told = s->open == 0;
     return s->told;
 }
-
-uint32_t dest_plan_arriving(const struct dest_plan *p)
-{
-    return p->arriving;
-}

@@ -80,6 +80,4 @@ bool dest_plan_entry_failed(const struct dest_plan *p, uint64_t segment, uint32_
 // all of the segment are.
 bool dest_plan_entries_settled(struct dest_plan *p, uint64_t segment, uint32_t entries);
 
-uint32_t dest_plan_arriving(const struct dest_plan *p); // stripes in state ARRIVING: what is in flight here
-
 #endif

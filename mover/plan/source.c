@@ -238,8 +238,3 @@ void source_plan_settle(struct source_plan *p, uint64_t first, uint64_t count)
         }
     }
 }
-
-uint64_t source_plan_free_count(const struct source_plan *p)
-{
-    return p->free;
-}

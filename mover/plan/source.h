@@ -44,6 +44,5 @@ void source_plan_settle(struct source_plan *p, uint64_t first, uint64_t count);
 // Whether the stripe is still to be sent by this attempt: asked before a frame is queued, so that a settled
 // one is dropped.
 bool source_plan_wanted(const struct source_plan *p, uint64_t stripe, uint32_t stream, uint32_t attempt);
-uint64_t source_plan_free_count(const struct source_plan *p); // stripes that could be taken now
 
 #endif

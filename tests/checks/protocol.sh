@@ -35,7 +35,7 @@ seen() {
     differs proto/messages.h 's/F(u64, cookie)/F(u32, cookie)/'
     differs proto/messages.h 's/B(op, 31)/B(op, 32)/'
     differs proto/err.h 's/"locked", ERR_REFUSE, 9/"locked", ERR_REFUSE, 8/'
-    differs proto/limits.h 's/MESSAGE_BYTES_MAX = 128/MESSAGE_BYTES_MAX = 64/'
+    differs proto/limits.h 's/MESSAGE_BYTES_MAX = 144/MESSAGE_BYTES_MAX = 64/'
     differs proto/PROTOCOL.md 's/^| 18 | LEASE |.*/| 18 | LEASE | u64 lease |/'
     cmp proto/PROTOCOL.md "$WORK/tree/proto/PROTOCOL.md"
 }
@@ -59,7 +59,7 @@ strict() {
     refused proto/messages.h 's/#define MSG_PONG(F, B)/#define MSG_PUNG(F, B)/'
     refused proto/err.h 's/"locked", ERR_REFUSE/"locked", ERR_SHRUG/'
     refused proto/err.h 's/X(ERR_LOCKED, "locked"/X(ERR_LOCKED, "looked"/'
-    refused proto/limits.h 's/MESSAGE_BYTES_MAX = 128/MESSAGE_BYTES_MAX = 2 ^ 7/'
+    refused proto/limits.h 's/MESSAGE_BYTES_MAX = 144/MESSAGE_BYTES_MAX = 2 ^ 7/'
     refused proto/PROTOCOL.md 's/^<!-- end of limits -->$//'
 }
 

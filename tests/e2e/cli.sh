@@ -64,6 +64,36 @@ wrong_words() {
     is 'source' "$(ls)" 'what refused commands leave'
 }
 
+# As many sources as can be, with names as long as can be: taken, or refused before anything is made.
+long_names() {
+    local i name
+    fresh
+    mkdir s
+    for ((i = 0; i < 256; i++)); do
+        printf -v name '%0250d' "$i"
+        echo "$i" >"s/$name"
+    done
+    copy 0 s/* there
+    told '.entries.total == 256 and .entries.moved == 256'
+    diff -r s there >/dev/null || fail 'the copy differs'
+    mv "s/$name" "s/${name}x"
+    run copy s/* new
+    [[ $STATUS -eq 2 && ! -e new ]] || fail "exit $STATUS $(cat "$ERR")"
+    grep -q '65537 bytes together, the most is 65536' "$ERR" || fail "$(cat "$ERR")"
+}
+
+# A command of more words than are passed on.
+long_rsh() {
+    local words
+    small
+    printf -v words 'word%.0s ' {1..33}
+    for ROW in "$words:33 words, the most is 32" ' :names no program'; do
+        run copy -e "${ROW%%:*}" source host:there
+        [[ $STATUS -eq 2 && ! -s $OUT ]] || fail "exit $STATUS $(cat "$OUT" "$ERR")"
+        grep -q "${ROW#*:}" "$ERR" || fail "$(cat "$ERR")"
+    done
+}
+
 # ---- help ----
 
 helps() {
@@ -248,7 +278,7 @@ receipts() {
     same_copy source nevertheless/source
 }
 
-for ROW in refused wrong_words helps order quiet plain terminal encryption_off json_to_stdout json_to_files json_names \
-    events no_reader receipts; do
+for ROW in refused wrong_words long_names long_rsh helps order quiet plain terminal encryption_off json_to_stdout json_to_files \
+    json_names events no_reader receipts; do
     case_run "$ROW" "$ROW"
 done

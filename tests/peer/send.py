@@ -207,7 +207,9 @@ class Sender:
     def finish(self, entries):
         directories = sum(entry.type == manifest.DIRECTORY for entry in entries)
         self.control.send("FINISH")
-        if (finished := self.control.wait("FINISHED")).directories != directories:
+        while (finished := self.control.wait("FINISHED")).more:
+            pass
+        if finished.directories != directories:
             raise Refused(f"{finished}, sent were {directories}")
         for index, stream in enumerate(self.streams):
             stream.end()

@@ -35,6 +35,7 @@ struct coord_kit {
     uint32_t lease_count;
     uint64_t leased_stripes, leased_most; // not done: now, and at most
     uint64_t stripe_count;                // of all segments that were placed
+    uint32_t unsettled[64];               // entries of each segment (modulo 64)
     uint32_t stats, closed[COORD_NODES], records, notices, problems, ends;
     char notice[1024]; // the last
     char root[2 * KIB], place[64];
@@ -46,6 +47,8 @@ struct coord_kit {
 struct kit_setup {
     uint32_t streams;      // 0: 2
     uint32_t stripe_bytes; // 0: 4 MiB
+    uint32_t io_timeout_s;
+    uint64_t rate_bits;
     bool no_dial[COORD_NODES];
     const char *dial_host[COORD_NODES];
     uint16_t dial_port[COORD_NODES];
@@ -108,9 +111,12 @@ void kit_durable(struct coord_kit *k, uint64_t first, uint64_t count);
 void kit_settled(struct coord_kit *k, uint64_t first, uint64_t count);
 void kit_runs(struct coord_kit *k, bool settled, const struct range *runs, uint32_t count);
 void kit_entries(struct coord_kit *k, uint64_t segment, enum receipt_outcome outcome, uint32_t count);
+void kit_records(struct coord_kit *k, unsigned node, uint64_t segment, enum receipt_outcome outcome,
+                 uint32_t count); // from either
 void kit_problem(struct coord_kit *k, unsigned node, enum problem_count count, enum err_class class);
 void kit_fail(struct coord_kit *k, unsigned node, enum err_class class);
 void kit_segment_done(struct coord_kit *k, uint64_t segment);
+void kit_segment_over(struct coord_kit *k, uint64_t segment); // what is left of it moved; it is done
 void kit_finished(struct coord_kit *k);
 void kit_closed(struct coord_kit *k, unsigned node);
 

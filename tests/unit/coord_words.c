@@ -74,6 +74,7 @@ void kit_ended(struct coord_kit *k, unsigned node, uint32_t stream, uint32_t att
 
 static void say_closed_segment(struct coord_kit *k, uint64_t segment, uint32_t entries, bool last, bool retry)
 {
+    k->unsettled[segment % ARRAY_LEN(k->unsettled)] += entries;
     kit_say(k, COORD_SOURCE,
             &(struct message){.type = MESSAGE_SEGMENT_CLOSED,
                               .segment_closed = {.segment = segment,
@@ -161,11 +162,18 @@ void kit_settled(struct coord_kit *k, uint64_t first, uint64_t count)
 
 void kit_entries(struct coord_kit *k, uint64_t segment, enum receipt_outcome outcome, uint32_t count)
 {
+    kit_records(k, COORD_DEST, segment, outcome, count);
+}
+
+void kit_records(struct coord_kit *k, unsigned node, uint64_t segment, enum receipt_outcome outcome,
+                 uint32_t count)
+{
     struct receipt_entry e = {.type = ENTRY_FILE,
                               .outcome = outcome,
                               .proof = PROOF_NONE,
                               .mode = 0644,
                               .path = blob_text("a file")};
+    k->unsettled[segment % ARRAY_LEN(k->unsettled)] -= node == COORD_DEST ? count : 0;
     uint8_t one[128], list[96 * KIB];
     struct wire_writer w;
     int64_t len = receipt_entry_encode(&e, one, sizeof one);
@@ -175,13 +183,14 @@ void kit_entries(struct coord_kit *k, uint64_t segment, enum receipt_outcome out
         wire_put_blob(&w, one, (size_t)len);
     len = wire_written(&w);
     CU_ASSERT_FATAL(len >= 0);
-    kit_say(k, COORD_DEST,
+    kit_say(k, node,
             &(struct message){.type = MESSAGE_ENTRIES_DONE,
                               .entries_done = {.segment = segment, .records = blob_of(list, (size_t)len)}});
 }
 
 void kit_problem(struct coord_kit *k, unsigned node, enum problem_count count, enum err_class class)
 {
+    k->unsettled[0] -= count == PROBLEM_RETRY;
     kit_say(k, node,
             &(struct message){
                 .type = MESSAGE_PROBLEM,
@@ -199,6 +208,14 @@ void kit_segment_done(struct coord_kit *k, uint64_t segment)
 {
     kit_say(k, COORD_DEST,
             &(struct message){.type = MESSAGE_SEGMENT_DONE, .segment_done = {.segment = segment}});
+}
+
+void kit_segment_over(struct coord_kit *k, uint64_t segment)
+{
+    uint32_t left = k->unsettled[segment % ARRAY_LEN(k->unsettled)];
+    if (left > 0)
+        kit_entries(k, segment, RECEIPT_MOVED, left);
+    kit_segment_done(k, segment);
 }
 
 void kit_finished(struct coord_kit *k)

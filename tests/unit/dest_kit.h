@@ -15,9 +15,17 @@
 #include <CUnit/CUnit.h>
 
 #include "storage/dest.h"
+#include "storage/dest_inner.h"
 #include "storage/sys.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/tree.h"
+
+// Closes a temporary file and removes it.
+static inline void kit_discard(struct dest_file *f)
+{
+    dest_unlink_temp(f->dir_fd, f->name);
+    dest_file_close(f);
+}
 
 // Another descriptor of the directory, for dest_open to take over.
 static inline int kit_root(int dir_fd)

@@ -103,7 +103,6 @@ static void expect_traffic(enum kit_form form)
         flow_take(&back, e.a);
     }
     CU_ASSERT_EQUAL(channel_outbox_bytes(e.a), 0);
-    CU_ASSERT_EQUAL(channel_stuck_ns(e.a), 0);
     kit_ends_end(&e);
     free(there.bytes);
     free(back.bytes);
@@ -249,10 +248,10 @@ static void expect_refused(enum kit_form form, const void *bytes, size_t len, in
 
 static void test_bad_lengths(void)
 {
-    static const uint8_t over[] = {0x01, 0x00, 0x02, 0x00, 1, 0}; // 128 KiB and one
+    static const uint8_t over[] = {0x01, 0x40, 0x02, 0x00, 1, 0}; // 144 KiB and one
     static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, 1, 0};
     static const uint8_t negative[] = {0x00, 0x00, 0x00, 0x80, 1, 0};
-    static const uint8_t sealed_over[] = {0x03, 0x00, 0x02, 0x00};
+    static const uint8_t sealed_over[] = {0x03, 0x40, 0x02, 0x00};
     static const uint8_t none[] = {0, 0, 0, 0}, one[] = {1, 0, 0, 0};
     static const char http[] = "GET / HTTP/1.1\r\nHost: here\r\n\r\n";
     expect_refused(KIT_PLAIN, over, sizeof(over), -EMSGSIZE);
@@ -388,19 +387,15 @@ static void test_outbox_bound(void)
         CU_ASSERT_EQUAL(rc, -ENOBUFS);
         CU_ASSERT(channel_outbox_bytes(e.a) <= outbox_max);
         CU_ASSERT(channel_outbox_bytes(e.a) > outbox_max - 2 * size);
-        uint64_t stuck = channel_stuck_ns(e.a);
-        CU_ASSERT(stuck != 0 && stuck <= sys_clock_ns());
         CU_ASSERT_EQUAL(kit_next(e.b, e.a, &type, &fields, &len), 1);
         CU_ASSERT_EQUAL(type, got++);
         CU_ASSERT_TRUE(kit_wait(e.a, KIT_WAIT_MS));
         CU_ASSERT_EQUAL(channel_pump(e.a), 0);
-        CU_ASSERT(channel_stuck_ns(e.a) > stuck); // it moves
         while (got < sent && kit_next(e.b, e.a, &type, &fields, &len) > 0) {
             CU_ASSERT_EQUAL(type, got);
             got++;
         }
         CU_ASSERT_EQUAL(got, sent);
-        CU_ASSERT_EQUAL(channel_stuck_ns(e.a), 0);
         kit_ends_end(&e);
     }
     free(bytes);
@@ -445,7 +440,6 @@ static void test_clocks(void)
     CU_ASSERT_EQUAL(channel_send_bytes(e.a, 1, "x", 1), 0);
     CU_ASSERT_EQUAL(channel_pump(e.b), 0);
     CU_ASSERT(channel_heard_ns(e.b) > made);
-    CU_ASSERT_EQUAL(channel_stuck_ns(e.a), 0);
     kit_ends_end(&e);
 }
 

@@ -3,6 +3,7 @@
 
 #include <CUnit/CUnit.h>
 
+#include "mover/plan/coord_state.h"
 #include "tests/unit/coord_kit.h"
 
 // Ends a job whose one segment is done, in order; its exit status.
@@ -129,6 +130,7 @@ static void test_problems(void)
         {PROBLEM_RECORDED, ERR_ENTRY, 1, 0, 0, 0, 1},
         {PROBLEM_RECORDED, ERR_VANISHED, 1, 0, 0, 0, 8},
         {PROBLEM_RECORDED, ERR_DIGEST, 1, 0, 0, 0, 7},
+        {PROBLEM_RECORDED, ERR_CLASS_COUNT, 1, 0, 0, 0, 6},
         {PROBLEM_UNLISTED, ERR_ENTRY, 2, 0, 0, 1, 1},
         {PROBLEM_UNLISTED, ERR_CHANGED, 2, 1, 0, 0, 8},
         {PROBLEM_UNLISTED, ERR_UNSUPPORTED, 2, 0, 0, 1, 1},
@@ -142,6 +144,11 @@ static void test_problems(void)
             begin(&k, 1);
             kit_entries(&k, 0, RECEIPT_MOVED, 1);
             kit_problem(&k, node, table[i].count, table[i].class);
+            if (table[i].count == PROBLEM_UNLISTED && node == COORD_DEST) { // it lists nothing
+                kit_expect_stopped(&k, ERR_PROTOCOL);
+                kit_end(&k);
+                continue;
+            }
             CU_ASSERT_STRING_EQUAL(k.problem.node, node == COORD_SOURCE ? "there" : "here");
             CU_ASSERT_STRING_EQUAL(k.problem.path, "a file");
             struct coord_counters n = kit_counters(&k);
@@ -157,7 +164,7 @@ static void test_problems(void)
 
 static void test_problem_refused(void)
 {
-    static const uint8_t counts[] = {PROBLEM_DROPPED + 1, 255};
+    static const uint8_t counts[] = {PROBLEM_UNLISTED + 1, 255};
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         struct coord_kit k;
         begin(&k, 1);
@@ -165,6 +172,11 @@ static void test_problem_refused(void)
         kit_expect_stopped(&k, ERR_PROTOCOL);
         kit_end(&k);
     }
+    struct coord_kit k; // the source has nothing to leave to itself
+    begin(&k, 1);
+    kit_problem(&k, COORD_SOURCE, PROBLEM_RETRY, ERR_CHANGED);
+    kit_expect_stopped(&k, ERR_PROTOCOL);
+    kit_end(&k);
 }
 
 // A file to be tried again is not settled: the source is told, nobody else. What became of it then counts.
@@ -198,10 +210,12 @@ static void test_retried(void)
             kit_entries(&k, 1, table[i].outcome, 1);
             kit_segment_done(&k, 1);
         } else {
-            kit_problem(&k, COORD_SOURCE, PROBLEM_DROPPED, ERR_VANISHED);
+            kit_records(&k, COORD_SOURCE, UINT64_MAX, RECEIPT_VANISHED, 1);
+            kit_problem(&k, COORD_SOURCE, PROBLEM_RECORDED, ERR_VANISHED);
             kit_retry_segment(&k, 1, 0, true);
         }
         CU_ASSERT_EQUAL(kit_counters(&k).total, 2);
+        CU_ASSERT_EQUAL(k.records, 2); // one each
         kit_finished(&k);
         kit_closed(&k, COORD_SOURCE);
         kit_closed(&k, COORD_DEST);
@@ -210,16 +224,98 @@ static void test_retried(void)
     }
 }
 
-// All segments are done, and of an entry nobody ever spoke: that is no end.
+// The segment is done, and of an entry nobody ever spoke: that is no end.
 static void test_never_settled(void)
 {
     struct coord_kit k;
     begin(&k, 3);
     kit_entries(&k, 0, RECEIPT_MOVED, 2);
     kit_segment_done(&k, 0);
+    kit_expect_stopped(&k, ERR_PROTOCOL);
+    CU_ASSERT_STRING_EQUAL(k.problem.node, "here");
+    kit_end(&k);
+    // Left to the retry, and forgotten there.
+    begin(&k, 2);
+    kit_entries(&k, 0, RECEIPT_MOVED, 1);
+    kit_problem(&k, COORD_DEST, PROBLEM_RETRY, ERR_CHANGED);
+    kit_segment_done(&k, 0);
     kit_retry_segment(&k, 1, 0, true);
     kit_expect_stopped(&k, ERR_PROTOCOL);
     kit_end(&k);
+}
+
+// An entry that is settled twice, in whatever way, ends the job: also where the sum comes out right in the
+// end, since another one is never settled, and before it is known how many there are.
+static void test_settled_twice(void)
+{
+    for (int way = 0; way < 8; way++) {
+        struct coord_kit k;
+        uint64_t total = 2;
+        kit_begin_in(&k, KIT_RUN);
+        if (way < 6)
+            kit_segment(&k, 0, 2, 0, true);
+        if (way == 0) {
+            kit_entries(&k, 0, RECEIPT_MOVED, 3);
+        } else if (way == 1) {
+            kit_entries(&k, 0, RECEIPT_MOVED, 2);
+            kit_entries(&k, 0, RECEIPT_SKIPPED, 1);
+        } else if (way == 2) {
+            kit_entries(&k, 0, RECEIPT_MOVED, 2);
+            kit_problem(&k, COORD_DEST, PROBLEM_RETRY, ERR_CHANGED);
+        } else if (way == 3) { // when its segment is done
+            kit_entries(&k, 0, RECEIPT_MOVED, 2);
+            kit_segment_done(&k, 0);
+            kit_entries(&k, 0, RECEIPT_MOVED, 1);
+        } else if (way == 4) { // by the source, of an entry that was not left to it
+            kit_entries(&k, 0, RECEIPT_MOVED, 2);
+            kit_segment_done(&k, 0);
+            kit_records(&k, COORD_SOURCE, UINT64_MAX, RECEIPT_VANISHED, 1);
+        } else if (way == 5) { // by the source, and tried again all the same
+            kit_entries(&k, 0, RECEIPT_MOVED, 1);
+            kit_problem(&k, COORD_DEST, PROBLEM_RETRY, ERR_CHANGED);
+            kit_segment_done(&k, 0);
+            kit_records(&k, COORD_SOURCE, UINT64_MAX, RECEIPT_VANISHED, 1);
+            kit_retry_segment(&k, 1, 1, true);
+        } else if (way == 6) { // before the source has spoken of the segment
+            kit_entries(&k, 0, RECEIPT_MOVED, 3);
+            kit_closed_segment(&k, 0, 2, true);
+            total = 3;
+        } else {
+            kit_entries(&k, 0, RECEIPT_MOVED, 2);
+            for (int i = 0; i < 4; i++)
+                kit_entries(&k, 0, RECEIPT_MOVED, SEGMENT_ENTRIES_MAX / 4);
+            total = SEGMENT_ENTRIES_MAX / 4 * 3 + 2;
+        }
+        kit_expect_stopped(&k, ERR_PROTOCOL);
+        CU_ASSERT_STRING_EQUAL(k.problem.node, way == 4 || way == 5 ? "there" : "here");
+        CU_ASSERT_EQUAL(kit_counters(&k).total, total);
+        kit_closed(&k, COORD_SOURCE);
+        kit_closed(&k, COORD_DEST);
+        CU_ASSERT(k.ends == 1 && k.exit_status == 6);
+        kit_end(&k);
+    }
+}
+
+// What the source settles itself did not move, and was left to it.
+static void test_source_records(void)
+{
+    static const enum receipt_outcome outcomes[] = {RECEIPT_MOVED, RECEIPT_SKIPPED, RECEIPT_CHANGED,
+                                                    RECEIPT_VANISHED, RECEIPT_FAILED};
+    for (size_t i = 0; i < ARRAY_LEN(outcomes); i++) {
+        for (int early = 0; early < 2; early++) { // before it was asked to list them again
+            struct coord_kit k;
+            begin(&k, 1);
+            kit_problem(&k, COORD_DEST, PROBLEM_RETRY, ERR_CHANGED);
+            if (!early)
+                kit_segment_done(&k, 0);
+            kit_records(&k, COORD_SOURCE, UINT64_MAX, outcomes[i], 1);
+            if (early || outcomes[i] == RECEIPT_MOVED || outcomes[i] == RECEIPT_SKIPPED)
+                kit_expect_stopped(&k, ERR_PROTOCOL);
+            else
+                kit_expect_running(&k);
+            kit_end(&k);
+        }
+    }
 }
 
 // The heaviest counts: 5, 4, 6, 7, 9, 3, 1, 8.
@@ -241,6 +337,7 @@ static void test_heaviest(void)
         kit_problem(&k, COORD_DEST, PROBLEM_RECORDED, table[i].problem);
         if (table[i].stop != ERR_NONE) {
             kit_fail(&k, COORD_DEST, table[i].stop);
+            kit_tick(&k, SUSPECT_NS);
             kit_closed(&k, COORD_SOURCE);
             kit_closed(&k, COORD_DEST);
             CU_ASSERT_EQUAL(k.exit_status, table[i].exit);
@@ -262,5 +359,7 @@ void suite_coord_count(void)
     CU_add_test(s, "problem_refused", test_problem_refused);
     CU_add_test(s, "retried", test_retried);
     CU_add_test(s, "never_settled", test_never_settled);
+    CU_add_test(s, "settled_twice", test_settled_twice);
+    CU_add_test(s, "source_records", test_source_records);
     CU_add_test(s, "heaviest", test_heaviest);
 }

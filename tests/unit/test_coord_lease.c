@@ -7,6 +7,7 @@
 
 #include "mover/plan/coord_state.h"
 #include "tests/unit/coord_kit.h"
+#include "tests/unit/starve.h"
 
 enum { UNIT = 64 }; // stripes of a lease at the kit's stripe size
 
@@ -77,7 +78,7 @@ static void test_answered_late(void)
         begin(&k, 10);
         struct msg_lease l = expect_lease(&k, COORD_DEST, 0, 10);
         if (by_segment) {
-            kit_segment_done(&k, 0);
+            kit_segment_over(&k, 0);
             expect_lease_done(&k, COORD_DEST, l.lease);
             expect_segment_done(&k, 0);
             kit_expect(&k, COORD_SOURCE, MESSAGE_RETRY);
@@ -217,7 +218,7 @@ static void test_settled_before(void)
             kit_expect(&k, COORD_SOURCE, MESSAGE_STRIPES_DONE);
         }
         kit_expect_none(&k);
-        kit_segment_done(&k, 0); // makes room
+        kit_segment_over(&k, 0); // makes room
         for (uint32_t n = 0; n < 15; n++)
             expect_lease_done(&k, COORD_DEST, n);
         expect_segment_done(&k, 0);
@@ -322,7 +323,7 @@ static void test_settled_after(void)
     kit_read_all(&k);
     kit_settled(&k, 0, 10);
     expect_settled(&k, &(struct range){0, 10}, 1);
-    kit_segment_done(&k, 0);
+    kit_segment_over(&k, 0);
     kit_read_all(&k);
     kit_settled(&k, 0, 10);
     expect_settled(&k, &(struct range){0, 10}, 1);
@@ -344,7 +345,7 @@ static void test_segment_done_early(void)
     expect_lease(&k, COORD_SOURCE, 0, UNIT);
     kit_read_all(&k);
     kit_segment(&k, 1, 1, 5, true);
-    kit_segment_done(&k, 0);
+    kit_segment_over(&k, 0);
     expect_lease_done(&k, COORD_SOURCE, l.lease); // of the others it never heard
     for (uint32_t n = 0; n < 16; n++)
         expect_lease_done(&k, COORD_DEST, n);
@@ -366,9 +367,35 @@ static void test_bad(void)
     kit_end(&k);
 }
 
+// Without memory for a lease the job ends, whatever made room for it: nobody would ask for it again.
+static void test_no_memory(void)
+{
+    for (int later = 0; later < 2; later++) {
+        struct coord_kit k;
+        kit_begin_in(&k, KIT_RUN);
+        kit_closed_segment(&k, 0, 1, true);
+        kit_compared(&k, 0, LEASED_BYTES_MAX / (4 * MIB) + 1, 1); // one more than are leased at a time
+        if (!later)
+            starve_calloc(0);
+        kit_laid(&k, 0, LEASED_BYTES_MAX / (4 * MIB) + 1, 1);
+        if (later) {
+            struct msg_lease l = k.leases[0].words;
+            kit_answer(&k, &l);
+            kit_expect_running(&k);
+            starve_calloc(0);
+            kit_durable(&k, l.first, l.count);
+        }
+        starve_calloc(UINT32_MAX);
+        kit_expect_stopped(&k, ERR_LOST);
+        CU_ASSERT_STRING_EQUAL(k.problem.text, "out of memory");
+        kit_end(&k);
+    }
+}
+
 void suite_coord_lease(void)
 {
     CU_pSuite s = CU_add_suite("coord_lease", NULL, NULL);
+    CU_add_test(s, "no_memory", test_no_memory);
     CU_add_test(s, "answered", test_answered);
     CU_add_test(s, "answered_late", test_answered_late);
     CU_add_test(s, "answer_refused", test_answer_refused);

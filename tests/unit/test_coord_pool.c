@@ -123,7 +123,7 @@ static void test_segment_refused(void)
             else if (w[0] == 'l')
                 kit_laid(&k, segment, 1, 1);
             else
-                kit_segment_done(&k, segment);
+                kit_segment_over(&k, segment);
         }
         if (!k.closing)
             fprintf(stderr, "  %s\n", table[i].words);

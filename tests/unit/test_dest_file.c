@@ -51,13 +51,11 @@ static void test_make(void)
             CU_ASSERT_TRUE((uint64_t)st.st_blocks * 512 >= sizes[i]);
         CU_ASSERT_EQUAL(kit_stat(d.temp_fd, name).st_ino, st.st_ino);
         CU_ASSERT_FALSE(kit_there(s.fd, "big"));
-        dest_file_discard(&f);
+        kit_discard(&f);
         CU_ASSERT_FALSE(kit_there(d.temp_fd, name));
-        dest_file_discard(&f); // nothing twice
         dest_file_close(&f);
     }
     dest_file_close(NULL);
-    dest_file_discard(NULL);
     CU_ASSERT_EQUAL(dest_close(&d, true), 0);
     CU_ASSERT_EQUAL(scratch_open_files(), open_before);
     scratch_end(&s);
@@ -75,12 +73,12 @@ static void test_sparse(void)
     CU_ASSERT_TRUE(st.st_blocks * 512 < MIB);
     if (allocates(s.fd))
         CU_ASSERT_TRUE(st.st_blocks * 512 >= 8192 + 65536 + 100);
-    dest_file_discard(&f);
+    kit_discard(&f);
     e = tree_sparse("hole", 64 * MIB, NULL, 0);
     f = file_open(&d, &e, false, false);
     CU_ASSERT_EQUAL((uint64_t)file_stat(&f).st_size, e.size);
     CU_ASSERT_EQUAL(file_stat(&f).st_blocks, 0);
-    dest_file_discard(&f);
+    kit_discard(&f);
     CU_ASSERT_EQUAL(dest_close(&d, true), 0);
     scratch_end(&s);
 }
@@ -238,7 +236,7 @@ static void test_leftover(void)
     char bytes[9];
     CU_ASSERT_EQUAL(sys_pread_full(f.fd, bytes, sizeof(bytes), 0), 9);
     CU_ASSERT_EQUAL(memcmp(bytes, "\0\0\0\0\0\0\0\0\0", 9), 0);
-    dest_file_discard(&f);
+    kit_discard(&f);
     CU_ASSERT_EQUAL(mkdirat(d.temp_fd, name, 0700), 0);
     CU_ASSERT_EQUAL(dest_temp_open(&d, &e, false, false, &f), -EISDIR);
     CU_ASSERT_EQUAL(dest_close(&d, true), 0);
@@ -311,7 +309,7 @@ static void test_publish_refused(void)
         CU_ASSERT_EQUAL(dest_file_publish(&d, &f, &e, &parent), table[i].publish_err);
         CU_ASSERT_EQUAL(parent, -7);
         CU_ASSERT_TRUE(kit_there(d.temp_fd, f.name)); // nothing is lost
-        dest_file_discard(&f);
+        kit_discard(&f);
         CU_ASSERT_EQUAL(scratch_open_files(), open_before);
     }
     CU_ASSERT_TRUE(kit_says(root, "full/inside", "kept"));

@@ -48,7 +48,7 @@ static void test_metadata(void)
         CU_ASSERT_EQUAL(st.st_mtim.tv_sec, e.mtime.s);
         CU_ASSERT_EQUAL((uint32_t)st.st_mtim.tv_nsec, e.mtime.ns);
         CU_ASSERT_EQUAL(st.st_atim.tv_sec, before.st_atim.tv_sec);
-        dest_file_discard(&f);
+        kit_discard(&f);
     }
     CU_ASSERT_EQUAL(dest_close(&d, true), 0);
     scratch_end(&s);
@@ -73,7 +73,7 @@ static bool set_id_right(int dir_fd, bool root)
         right &= dest_file_metadata(&d, f.fd, &e) == 0 && fstat(f.fd, &st) == 0;
         right &= (st.st_mode & 07777) == (root || same == 3 ? 07755 : 01755);
         right &= !root || (st.st_uid == e.uid && st.st_gid == e.gid);
-        dest_file_discard(&f);
+        kit_discard(&f);
     }
     return dest_close(&d, true) == 0 && right;
 }

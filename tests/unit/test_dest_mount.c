@@ -20,7 +20,7 @@ static int direct_on_tmpfs(struct scratch *s)
     KIT_CHECK(fstat(f.fd, &st) == 0 && st.st_size == 2 * MIB);
     KIT_CHECK(st.st_blocks == 0); // not preallocated
     KIT_CHECK(f.direct == ((fcntl(f.fd, F_GETFL) & O_DIRECT) != 0));
-    dest_file_discard(&f);
+    kit_discard(&f);
     KIT_CHECK(dest_close(&d, true) == 0);
     return 0;
 }
@@ -55,7 +55,7 @@ static int beside(struct scratch *s)
     KIT_CHECK(kit_says(s->fd, "mnt/big", "new") && kit_names(parent) == 1);
     close(parent);
     KIT_CHECK(dest_temp_open(&d, &e, false, false, &f) == 0);
-    dest_file_discard(&f);
+    kit_discard(&f);
     KIT_CHECK(scratch_open_files() == open_before && dest_sync(&d) == 0);
     KIT_CHECK(dest_close(&d, true) == 0);
     return 0;
@@ -90,11 +90,11 @@ static int bind_mount(struct scratch *s)
     int parent;
     uint64_t mount = d.mount;
     KIT_CHECK(dest_temp_open(&d, &e, false, false, &f) == 0 && f.beside);
-    dest_file_discard(&f);
+    kit_discard(&f);
     KIT_CHECK(untold(&d, s->fd, "again") == 0 && d.mount != mount);
     KIT_CHECK(dest_temp_open(&d, &e, false, false, &f) == 0 && !f.beside);
     KIT_CHECK(dest_file_publish(&d, &f, &e, &parent) == -EXDEV);
-    dest_file_discard(&f);
+    kit_discard(&f);
     KIT_CHECK(dest_temp_open(&d, &e, false, false, &f) == 0 && f.beside);
     KIT_CHECK(dest_file_publish(&d, &f, &e, &parent) == 0);
     KIT_CHECK(kit_there(s->fd, "real/big"));
@@ -138,7 +138,7 @@ static int no_room(struct scratch *s)
     KIT_CHECK(kit_names(d.temp_fd) == 0);
     e = tree_sparse("big", 64 * MIB, data, 1);
     KIT_CHECK(dest_temp_open(&d, &e, false, false, &f) == 0);
-    dest_file_discard(&f);
+    kit_discard(&f);
     KIT_CHECK(dest_close(&d, true) == 0);
     return 0;
 }

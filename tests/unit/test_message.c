@@ -240,8 +240,8 @@ static void test_head(void)
         {"000000000300", 0, 0},
         {"0a0000000300", 10, 0},
         {"0b0000000300", 10, -EMSGSIZE},
-        {"000002000300", MESSAGE_BYTES_MAX, 0},
-        {"010002000300", MESSAGE_BYTES_MAX, -EMSGSIZE},
+        {"004002000300", MESSAGE_BYTES_MAX, 0},
+        {"014002000300", MESSAGE_BYTES_MAX, -EMSGSIZE},
         {"000000800300", MESSAGE_BYTES_MAX, -EMSGSIZE},
         {"ffffffff0300", PEER_BYTES_MAX, -EMSGSIZE},
     };

@@ -1,6 +1,7 @@
 // The need: what is answered comes over as it was said, and nothing else comes over.
 #include <CUnit/CUnit.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,6 +229,137 @@ static void test_set(void)
     need_free(NULL);
 }
 
+// A random need of one fragmented file, or of several among entries that need nothing. `step` is the longest
+// gap and the longest range.
+static struct need *fragmented(struct rnd *r, const struct segment *s, uint32_t ranges, uint64_t step)
+{
+    struct need *n = need_new(s->number, s->entry_count);
+    struct range *leaves = calloc(ranges, sizeof(*leaves));
+    CU_ASSERT_FATAL(n != NULL && leaves != NULL);
+    for (uint32_t i = 0; i < s->entry_count; i++) {
+        uint64_t at = rnd_below(r, step);
+        for (uint32_t k = 0; k < ranges; k++) {
+            leaves[k] = (struct range){.offset = at, .len = 1 + rnd_below(r, step)};
+            at += leaves[k].len + 1 + rnd_below(r, step);
+        }
+        if (s->entries[i].size > 0)
+            CU_ASSERT_EQUAL_FATAL(need_set(n, i, NEED_LEAVES, leaves, ranges), 0);
+    }
+    free(leaves);
+    return n;
+}
+
+// Everything in `in` is in `out`, of which both ends may be asked; how many leaves more.
+static uint64_t check_covers(const struct entry_need *in, const struct entry_need *out)
+{
+    uint64_t asked = 0, wished = 0;
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < out->count; k++)
+        asked += out->leaves[k].len;
+    for (uint32_t k = 0; k < in->count; k++) {
+        const struct range *r = &in->leaves[k];
+        while (at < out->count && out->leaves[at].offset + out->leaves[at].len < r->offset + r->len)
+            at++;
+        CU_ASSERT_FATAL(at < out->count && out->leaves[at].offset <= r->offset);
+        wished += r->len;
+    }
+    return asked - wished;
+}
+
+// What the source makes of the answer is laid out as the destination lays it out.
+static void check_both_ends(const struct segment *s, const struct need *n)
+{
+    uint8_t *bytes = malloc(NEED_BYTES_MAX);
+    struct need *got = NULL;
+    int64_t len = need_encode(n, bytes, NEED_BYTES_MAX);
+    CU_ASSERT_FATAL(len > 0);
+    CU_ASSERT_EQUAL_FATAL(need_decode(bytes, (size_t)len, s, &got), 0);
+    struct layout *here = tree_layout(s, n, 4 * MIB), *there = tree_layout(s, got, 4 * MIB);
+    struct digest a = layout_digest(here), b = layout_digest(there);
+    CU_ASSERT_TRUE(digest_equal(&a, &b));
+    layout_free(here);
+    layout_free(there);
+    need_free(got);
+    free(bytes);
+}
+
+// However fragmented, an answer fits, covers what is wished for, and asks for little more: not one range less
+// than must be, and only the smallest gaps.
+static void test_fit(void)
+{
+    static const struct {
+        uint32_t files, ranges;
+        uint64_t step;
+        uint64_t left; // ranges that are left
+    } table[] = {
+        {1, 65534, 1, 65534},   // (2^20 - 16 - 3 - 4) / 16 fit
+        {1, 65535, 1, 65534},   // one too many
+        {1, 300000, 9, 65534},  //
+        {1, 4000000, 3, 65534}, // every other leaf of some 16 TiB, or so
+        {3, 40000, 5, 65533},   //
+        {4000, 100, 2, 64284},  //
+    };
+    struct rnd r = rnd_begin("need.fit");
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct entry *entries = calloc(table[i].files + 2, sizeof(*entries));
+        char(*names)[16] = calloc(table[i].files, sizeof(*names));
+        entries[0] = tree_dir("dir");
+        for (uint32_t f = 0; f < table[i].files; f++) {
+            static const struct range data = {0, MIB};
+            snprintf(names[f], sizeof(names[f]), "file %u", f);
+            entries[1 + f] =
+                tree_sparse(names[f], (uint64_t)table[i].ranges * 2 * (table[i].step + 1) * MIB, &data, 1);
+        }
+        entries[1 + table[i].files] = tree_link("link", "dir");
+        struct segment *s = tree_segment(3, entries, table[i].files + 2);
+        struct rnd again = r;
+        struct need *wished = fragmented(&r, s, table[i].ranges, table[i].step);
+        struct need *n = fragmented(&again, s, table[i].ranges, table[i].step);
+        CU_ASSERT_EQUAL(need_fit(n), 0);
+        CU_ASSERT_EQUAL(need_check(n, s), 0);
+        uint64_t ranges = 0;
+        for (uint32_t k = 0; k < s->entry_count; k++) {
+            check_covers(&wished->entries[k], &n->entries[k]);
+            ranges += n->entries[k].count;
+        }
+        CU_ASSERT_EQUAL(ranges, table[i].left);
+        check_both_ends(s, n);
+        need_free(wished);
+        need_free(n);
+        segment_free(s);
+        free(names);
+        free(entries);
+    }
+}
+
+// Gaps of 1 to 4 leaves in turn: those of 1 are joined, then those of 2, the first ones first.
+static void test_fit_smallest(void)
+{
+    enum { RANGES = 100000, FIT = 65534 };
+    struct entry e = tree_file("large", UINT64_C(1) << 40);
+    struct segment *s = tree_segment(3, &e, 1);
+    struct range *leaves = calloc(RANGES, sizeof(*leaves));
+    uint64_t at = 0;
+    for (uint32_t k = 0; k < RANGES; k++) {
+        leaves[k] = (struct range){.offset = at, .len = 1};
+        at += 1 + 1 + (k & 3);
+    }
+    struct need *n = need_new(3, 1);
+    CU_ASSERT_EQUAL_FATAL(need_set(n, 0, NEED_LEAVES, leaves, RANGES), 0);
+    struct entry_need wished = {.verdict = NEED_LEAVES, .leaves = leaves, .count = RANGES};
+    CU_ASSERT_EQUAL(need_fit(n), 0);
+    uint64_t ones = RANGES / 4, twos = RANGES - FIT - ones;
+    CU_ASSERT_EQUAL(check_covers(&wished, &n->entries[0]), ones + 2 * twos);
+    CU_ASSERT_EQUAL(n->entries[0].count, FIT);
+    uint32_t count = n->entries[0].count;
+    CU_ASSERT_EQUAL(need_fit(n), 0); // it fits
+    CU_ASSERT_EQUAL(n->entries[0].count, count);
+    check_both_ends(s, n);
+    need_free(n);
+    segment_free(s);
+    free(leaves);
+}
+
 void suite_need(void)
 {
     CU_pSuite s = CU_add_suite("need", NULL, NULL);
@@ -238,4 +370,6 @@ void suite_need(void)
     CU_add_test(s, "hostile_bytes", test_hostile_bytes);
     CU_add_test(s, "limit", test_limit);
     CU_add_test(s, "set", test_set);
+    CU_add_test(s, "fit", test_fit);
+    CU_add_test(s, "fit_smallest", test_fit_smallest);
 }

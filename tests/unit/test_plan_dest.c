@@ -124,17 +124,14 @@ static void test_arrive(void)
     dest_plan_placed(k.p, 21);
     dest_plan_placed(k.p, 3); // that says nothing of those above
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 20), DEST_DROP);
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 9), DEST_TAKE);
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 9), DEST_DROP); // it is arriving
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 1);
     CU_ASSERT_TRUE(kit_written(&k, 9, 1));
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 9), DEST_DROP); // it is written
     struct dest_written *group = TAKE(&k, 9);
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 9), DEST_DROP); // it is being committed
     dest_plan_group_durable(k.p, group);
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 9), DEST_DROP); // it is durable
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
     kit_end(&k);
 }
 
@@ -144,11 +141,9 @@ static void test_lost(void)
     kit_begin(&k);
     dest_plan_lost(k.p, 0); // it never came
     dest_plan_lost(k.p, 50);
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 0), DEST_TAKE);
     dest_plan_lost(k.p, 0);
     dest_plan_lost(k.p, 0);
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
     CU_ASSERT_FALSE(kit_written(&k, 0, 1)); // what was lost is not written
     kit_put(&k, 0, 1);
     dest_plan_lost(k.p, 0); // too late
@@ -166,7 +161,6 @@ static void test_damaged(void)
     for (int time = 1; time <= DAMAGED_MAX; time++) {
         CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 3), DEST_TAKE);
         CU_ASSERT_EQUAL(dest_plan_damaged(k.p, 3), time == DAMAGED_MAX);
-        CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
         CU_ASSERT_FALSE(dest_plan_damaged(k.p, 3));
     }
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 3), DEST_DROP);
@@ -270,11 +264,9 @@ static void test_entry_fail(void)
     CU_ASSERT_TRUE(dest_plan_entry_failed(k.p, 7, 0));
     CU_ASSERT_FALSE(dest_plan_entry_failed(k.p, 7, 2));
     CU_ASSERT_FALSE(dest_plan_entry_fail(k.p, 7, 0, 2, 10)); // once
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
-    CU_ASSERT_FALSE(kit_written(&k, 4, 1)); // dropped
+    CU_ASSERT_FALSE(kit_written(&k, 4, 1));                  // dropped
     dest_plan_lost(k.p, 5);
     CU_ASSERT_FALSE(dest_plan_damaged(k.p, 6));
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
     for (uint64_t s = 2; s < 12; s++)
         CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, s), DEST_DROP);
     CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 1), DEST_TAKE); // its neighbours are another file's
@@ -355,7 +347,6 @@ static void test_forgotten(void)
     CU_ASSERT_FALSE(dest_plan_entry_fail(k.p, 7, 0, 0, 4));
     CU_ASSERT_FALSE(kit_written(&k, 1, 1));
     dest_plan_lost(k.p, 2);
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 0);
     struct dest_written *group = TAKE(&k, 0);
     CU_ASSERT_FALSE(dest_plan_entry_commit(k.p, 7, 0));
     dest_plan_group_durable(k.p, group);
@@ -374,10 +365,8 @@ static void test_lease_done_arriving(void)
         CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, s), DEST_TAKE);
     kit_put(&k, 0, 1);
     CU_ASSERT_EQUAL(dest_plan_lease_done(k.p, 1), 0);
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 2);
     CU_ASSERT_FALSE(kit_written(&k, 8, 1));
     dest_plan_lost(k.p, 9);
-    CU_ASSERT_EQUAL(dest_plan_arriving(k.p), 2);
     CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), GROUP_NS);
     CU_ASSERT_EQUAL(dest_plan_lease_done(k.p, 2), 0);
     CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), 0);
@@ -386,9 +375,48 @@ static void test_lease_done_arriving(void)
     kit_end(&k);
 }
 
+// In whatever way a stripe ends its arriving: when nothing arrives any more, the group is due at once.
+static void test_idle(void)
+{
+    for (int way = 0; way < 6; way++) {
+        struct kit k;
+        kit_begin(&k);
+        kit_put(&k, 9, 1);
+        CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), 0);
+        CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 3), DEST_TAKE);
+        CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 3), DEST_DROP);
+        CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), GROUP_NS);
+        dest_plan_lost(k.p, 9); // they did not arrive
+        CU_ASSERT_FALSE(dest_plan_damaged(k.p, 8));
+        CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), GROUP_NS);
+        if (way == 0)
+            CU_ASSERT_TRUE(kit_written(&k, 3, 1));
+        if (way == 1)
+            dest_plan_lost(k.p, 3);
+        if (way == 2)
+            CU_ASSERT_FALSE(dest_plan_damaged(k.p, 3));
+        if (way == 3)
+            CU_ASSERT_TRUE(dest_plan_entry_fail(k.p, 7, 0, 0, 4));
+        if (way == 4)
+            CU_ASSERT_EQUAL(dest_plan_lease_done(k.p, 1), 0);
+        if (way == 5) { // one of two is not all
+            CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 2), DEST_TAKE);
+            dest_plan_lost(k.p, 3);
+            dest_plan_lost(k.p, 3);
+            CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), GROUP_NS);
+            dest_plan_lost(k.p, 2);
+        }
+        CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), 0);
+        dest_plan_lost(k.p, 3); // once more is nothing
+        CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), 0);
+        kit_end(&k);
+    }
+}
+
 void suite_plan_dest(void)
 {
     CU_pSuite s = CU_add_suite("plan_dest", NULL, NULL);
+    CU_add_test(s, "idle", test_idle);
     CU_add_test(s, "lease_refused", test_lease_refused);
     CU_add_test(s, "segments", test_segments);
     CU_add_test(s, "arrive", test_arrive);

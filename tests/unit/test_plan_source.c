@@ -12,7 +12,6 @@ static struct source_plan *plan_new(void)
 {
     struct source_plan *p = source_plan_new();
     CU_ASSERT_PTR_NOT_NULL_FATAL(p);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 0);
     return p;
 }
 
@@ -28,13 +27,9 @@ static uint64_t take(struct source_plan *p, uint32_t stream, uint32_t attempt, b
 {
     uint64_t segment = 0, stripe = UINT64_MAX;
     bool was_again = false;
-    uint64_t before = source_plan_free_count(p);
-    if (!source_plan_take(p, stream, attempt, &segment, &stripe, &was_again)) {
-        CU_ASSERT_EQUAL(source_plan_free_count(p), before);
+    if (!source_plan_take(p, stream, attempt, &segment, &stripe, &was_again))
         return UINT64_MAX;
-    }
     CU_ASSERT_EQUAL(was_again, again);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), before - 1);
     CU_ASSERT_TRUE(source_plan_wanted(p, stripe, stream, attempt));
     return stripe;
 }
@@ -66,7 +61,6 @@ static void test_lease_refused(void)
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct source_plan *p = plan_leased(100, 10);
         CU_ASSERT_EQUAL(source_plan_lease(p, 2, 9, table[i].first, table[i].count), table[i].rc);
-        CU_ASSERT_EQUAL(source_plan_free_count(p), 10 + (table[i].rc == 0 ? table[i].count : 0));
         if (table[i].rc == 0)
             CU_ASSERT_EQUAL(take(p, 0, 0, false), table[i].first < 100 ? table[i].first : 100);
         source_plan_free(p);
@@ -83,7 +77,6 @@ static void test_lease_done(void)
     CU_ASSERT_EQUAL(take(p, 0, 0, false), 101);
     source_plan_sent(p, 101, 0, 0, 0);
     CU_ASSERT_EQUAL(source_plan_lease_done(p, 1), 0);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 0);
     CU_ASSERT_EQUAL(source_plan_lease_done(p, 1), -EPROTO);
     // Late words about its stripes.
     CU_ASSERT_FALSE(source_plan_wanted(p, 100, 0, 0));
@@ -91,7 +84,6 @@ static void test_lease_done(void)
     CU_ASSERT_FALSE(source_plan_bad(p, 101));
     source_plan_settle(p, 100, 10);
     CU_ASSERT_EQUAL(source_plan_stream_ended(p, 0, 0, 0), 0);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 0);
     CU_ASSERT_EQUAL(source_plan_lease(p, 1, 9, 95, 10), 0);
     CU_ASSERT_EQUAL(take(p, 0, 1, false), 95);
     source_plan_free(p);
@@ -145,7 +137,6 @@ static void test_many_leases(void)
     struct source_plan *p = plan_new();
     for (uint64_t i = 0; i < 200; i++)
         CU_ASSERT_EQUAL(source_plan_lease(p, i, i, (i * 37 % 200) * 10, 10), 0);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 2000);
     for (uint64_t stripe = 0; stripe < 1000; stripe++)
         CU_ASSERT_EQUAL(take(p, 0, 0, false), stripe);
     for (uint64_t i = 0; i < 200; i += 2)
@@ -153,12 +144,12 @@ static void test_many_leases(void)
     uint64_t left = 0;
     for (uint64_t i = 1; i < 200; i += 2)
         left += i * 37 % 200 >= 100 ? 10 : 0;
-    CU_ASSERT_EQUAL(source_plan_free_count(p), left);
     for (uint64_t last = 0; left > 0; left--) {
         uint64_t stripe = take(p, 0, 0, false);
         CU_ASSERT(stripe > last);
         last = stripe;
     }
+    CU_ASSERT_EQUAL(take(p, 0, 0, false), UINT64_MAX);
     source_plan_free(p);
 }
 
@@ -176,7 +167,6 @@ static void test_ended(void)
             source_plan_sent(p, 103 - k, 2, 0, k);
         CU_ASSERT_EQUAL(take(p, 3, 0, false), 106);
         CU_ASSERT_EQUAL(source_plan_stream_ended(p, 2, 0, table[i].frames), table[i].back);
-        CU_ASSERT_EQUAL(source_plan_free_count(p), 3 + table[i].back);
         CU_ASSERT_EQUAL(source_plan_stream_ended(p, 2, 0, table[i].frames), 0); // twice is once
         CU_ASSERT_TRUE(source_plan_wanted(p, 106, 3, 0));
         uint64_t lost = table[i].back - 2; // of those on the wire, the lowest numbers were sent last
@@ -260,7 +250,6 @@ static void test_bad(void)
     source_plan_sent(p, 0, 0, 0, 0);
     CU_ASSERT_TRUE(source_plan_bad(p, 0));
     CU_ASSERT_FALSE(source_plan_bad(p, 0)); // twice is once
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 4);
     // It came whole, if damaged: the end of the stream does not free it a second time, nor take it from who
     // has it now.
     CU_ASSERT_EQUAL(source_plan_stream_ended(p, 0, 0, 1), 0);
@@ -269,7 +258,6 @@ static void test_bad(void)
     source_plan_sent(p, 0, 1, 0, 0);
     source_plan_settle(p, 0, 1);
     CU_ASSERT_FALSE(source_plan_bad(p, 0)); // not needed any more
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 3);
     source_plan_free(p);
 }
 
@@ -281,21 +269,16 @@ static void test_settle(void)
     CU_ASSERT_EQUAL(take(p, 0, 0, false), 0);
     CU_ASSERT_EQUAL(take(p, 0, 0, false), 1);
     source_plan_sent(p, 0, 0, 0, 0);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 8);
     source_plan_settle(p, 0, 0);
     source_plan_settle(p, 5, 2); // between the leases
     source_plan_settle(p, 100, UINT64_MAX);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 8);
     source_plan_settle(p, 0, 3);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 7);
     source_plan_settle(p, 0, 3);
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 7);
     CU_ASSERT_FALSE(source_plan_wanted(p, 1, 0, 0));
     source_plan_sent(p, 1, 0, 0, 1);
     CU_ASSERT_EQUAL(source_plan_stream_ended(p, 0, 0, 0), 0);
     CU_ASSERT_EQUAL(take(p, 0, 1, false), 3);
     source_plan_settle(p, 4, 5); // over the gap: 4, 7 and 8
-    CU_ASSERT_EQUAL(source_plan_free_count(p), 3);
     CU_ASSERT_EQUAL(take(p, 0, 1, false), 9);
     source_plan_settle(p, 11, UINT64_MAX); // as far as there are numbers
     CU_ASSERT_EQUAL(take(p, 0, 1, false), 10);
@@ -443,11 +426,9 @@ static void test_random(void)
         struct model m = {.plan = plan_new()};
         for (int step = 0; step < 1000; step++) {
             model_step(&m, &r);
-            uint64_t free_count = 0;
-            for (uint64_t i = 0; i < MODEL_STRIPES; i++)
-                free_count += m.state[i] == MODEL_FREE;
-            CU_ASSERT_EQUAL_FATAL(source_plan_free_count(m.plan), free_count);
         }
+        for (uint64_t i = 0; i <= MODEL_STRIPES; i++) // what is left, and then nothing
+            model_take(&m, 0);
         source_plan_free(m.plan);
     }
 }

@@ -269,13 +269,13 @@ GOOD_PING = message.Message("PING", cookie=1).encode()
 BYTES = {
     "type-0": message.encode(0, b""), "type-1000": message.encode(1000, b""),
     "type-of-peer": message.encode(message.PEER_SEGMENT, b""),
-    "type-65535": message.encode(65535, bytes(100)), "oversize": u32((128 << 10) + 1) + u16(3),
+    "type-65535": message.encode(65535, bytes(100)), "oversize": u32((144 << 10) + 1) + u16(3),
     "huge": u32(2**32 - 1) + u16(3),
     "too-long": message.encode(3, bytes(9)), "too-short": message.encode(3, bytes(7)), "empty": message.encode(28, b""),
     "blob-over": message.encode(2, bytes(5) + u32(32) + bytes(44)), "blob-beyond": message.encode(13, bytes(16) + u32(1)),
     "blob-huge": message.encode(13, bytes(16) + u32(2**32 - 1)), "garbage": bytes(range(256)) * 8,
     "text": b"GET / HTTP/1.1\r\n\r\n",
-    "largest": message.encode(13, bytes(128 << 10)),
+    "largest": message.encode(13, bytes(144 << 10)),
 }
 
 
