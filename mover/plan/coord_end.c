@@ -151,6 +151,7 @@ void end_on_fail(struct coord *c, unsigned node, const struct message *message, 
     if (err.node[0] == '\0')
         snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
     if (err_class_exit(err.class) != err_class_exit(ERR_LOST)) {
+        c->nodes[node].failed = true;
         coord_stop(c, &err, now_ns);
     } else if (err.class == ERR_LOST && c->phase >= PHASE_LINK && c->phase < PHASE_CLOSE) {
         name_other(c, node, &err);
@@ -186,6 +187,10 @@ void coord_lost(struct coord *c, unsigned node, const struct err *err, uint64_t 
     c->nodes[node].lost = true;
     if (c->nodes[node].closed)
         return;
+    if (c->nodes[node].failed) { // one without a place for the job does not wait for CLOSE
+        end_if_closed(c);
+        return;
+    }
     char name[WHERE_BYTES];
     struct err told = *err;
     snprintf(told.node, sizeof told.node, "%s", where(c, node, name, sizeof name));

@@ -35,6 +35,7 @@ enum coord_phase {
 
 struct coord_node {
     bool hello, lost, closed;
+    bool failed;                     // it said why it ends, and not of the other
     char address[ADDRESS_BYTES_MAX]; // as the other end of the peer connection sees it; "" before
     uint16_t port;
     char boot[64];
