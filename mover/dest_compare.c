@@ -28,18 +28,11 @@ struct compare {
     bool changed; // something was made or changed: to be synced before it is told
 };
 
-static void entry_close(struct dest_entry *de)
-{
-    if (de->open)
-        dest_file_close(&de->file);
-    de->open = false;
-}
-
 static void side_free(void *arg)
 {
     struct dest_side *side = arg;
     for (uint32_t i = 0; i < side->count; i++)
-        entry_close(&side->entries[i]);
+        dest_entry_close(&side->entries[i]);
     struct dest_agent *d = side->dest; // NULL unless the job ends before the segment
     if (d != NULL) {
         pthread_mutex_lock(&d->plan_lock);
@@ -67,13 +60,22 @@ static int entry_failed(struct compare *c, uint32_t i, int error, const char *op
     return 0;
 }
 
+// So does one that was made here: it leaves nothing, unless the destination fails.
+static int made_failed(struct compare *c, uint32_t i, int error, const char *op)
+{
+    struct dest_entry *de = &c->side->entries[i];
+    int rc = 0;
+    if (de->open && !dest_is_fatal(error))
+        rc = dest_drop(c->d, &c->work->segment->entries[i], de);
+    dest_entry_close(de);
+    return entry_failed(c, i, rc < 0 ? rc : error, rc < 0 ? "write the journal" : op);
+}
+
 static int compare_made(struct compare *c, uint32_t i, int rc, const char *op)
 {
     struct dest_entry *de = &c->side->entries[i];
-    if (rc < 0) {
-        entry_close(de);
-        return entry_failed(c, i, rc, op);
-    }
+    if (rc < 0)
+        return made_failed(c, i, rc, op);
     c->made[c->made_count++] = i;
     c->made_open += de->open;
     c->changed = true;
@@ -119,71 +121,6 @@ static int make_file(struct compare *c, uint32_t i)
     return rc == 0 ? dest_file_metadata(&c->d->dest, de->file.fd, e) : rc;
 }
 
-// Whether data lies in any of these leaves.
-static bool data_in(const struct entry *e, const struct range *leaves, uint32_t count)
-{
-    if (!e->sparse)
-        return count > 0;
-    for (uint32_t i = 0, k = 0; i < count && k < e->data_count;) {
-        uint64_t from = leaves[i].offset * LEAF_BYTES, to = from + leaves[i].len * LEAF_BYTES;
-        if (e->data[k].offset + e->data[k].len <= from)
-            k++;
-        else if (e->data[k].offset >= to)
-            i++;
-        else
-            return true;
-    }
-    return false;
-}
-
-// The file of an earlier run is there, and leaves of it are durable. Sets the need for the others, or
-// *complete when nothing is missing but the publication: then it stays open, else until its first stripe
-// comes.
-static int take_up(struct compare *c, uint32_t i, const struct range *held, uint32_t count, bool *complete)
-{
-    const struct entry *e = &c->work->segment->entries[i];
-    struct dest_entry *de = &c->side->entries[i];
-    struct range *missing = calloc(count + 1, sizeof *missing);
-    if (missing == NULL)
-        return -ENOMEM;
-    uint32_t n = ranges_complement(held, count, u64_div_up(e->size, LEAF_BYTES), missing);
-    *complete = !data_in(e, missing, n);
-    int rc = *complete ? 0 : need_set(c->work->need, i, NEED_LEAVES, missing, n);
-    free(missing);
-    de->adopt = !*complete;
-    if (de->adopt)
-        entry_close(de);
-    return rc;
-}
-
-// What is durable of a large file from an earlier run. Sets the need; *complete: nothing is missing but the
-// publication.
-static int adopt(struct compare *c, uint32_t i, bool *complete)
-{
-    struct dest_agent *d = c->d;
-    const struct entry *e = &c->work->segment->entries[i];
-    struct dest_entry *de = &c->side->entries[i];
-    *complete = false;
-    pthread_mutex_lock(&d->journal_lock);
-    struct journal_file *jf = journal_find(d->journal, e);
-    uint32_t count = 0;
-    const struct range *held = jf != NULL ? journal_held(jf, &count) : NULL;
-    int rc = count > 0 ? dest_temp_open(&d->dest, e, true, dest_direct(d), &de->file) : -ENOENT;
-    if (rc == 0) {
-        de->open = true;
-        rc = take_up(c, i, held, count, complete);
-    } else if (rc == -ENOENT) {
-        // Synced before the file is made anew: the journal must not promise ranges of an empty file.
-        rc = jf != NULL ? journal_gone(d->journal, jf) : 0;
-        if (jf != NULL && rc == 0)
-            rc = journal_sync(d->journal);
-        if (rc == 0)
-            rc = need_set(c->work->need, i, NEED_ALL, NULL, 0);
-    }
-    pthread_mutex_unlock(&d->journal_lock);
-    return rc;
-}
-
 static bool has_data(const struct entry *e)
 {
     return e->size > 0 && !(e->sparse && e->data_count == 0);
@@ -212,9 +149,11 @@ static int compare_file(struct compare *c, uint32_t i)
     bool complete = !has_data(e);
     int rc = 0;
     if (!complete && e->size > PACKED_FILE_BYTES_MAX)
-        rc = adopt(c, i, &complete);
+        rc = dest_adopt(c->d, c->work, i, &complete);
     else if (!complete)
         rc = need_set(c->work->need, i, NEED_ALL, NULL, 0);
+    if (rc == -ECANCELED)
+        return rc;
     if (rc < 0)
         return entry_failed(c, i, rc, "take up");
     if (complete)
@@ -268,7 +207,7 @@ static int publish_made(struct compare *c, uint32_t i)
     int rc = dest_file_publish(&c->d->dest, &de->file, e, &parent);
     if (rc < 0)
         return rc;
-    entry_close(de);
+    dest_entry_close(de);
     return sys_close(parent);
 }
 
@@ -282,8 +221,9 @@ static int publish_all(struct compare *c)
             c->made[kept++] = i;
             continue;
         }
-        entry_close(&c->side->entries[i]);
-        rc = entry_failed(c, i, rc, "publish");
+        if (!c->side->entries[i].open && !dest_is_fatal(rc))
+            dest_temp_discard(&c->d->dest, &c->work->segment->entries[i]);
+        rc = made_failed(c, i, rc, "publish");
         if (rc < 0)
             return rc;
     }
@@ -455,15 +395,15 @@ static int finish_if_asked(struct dest_agent *d)
     pthread_mutex_unlock(&d->plan_lock);
     if (!asked)
         return 0;
+    // What earlier runs have left may be much: it goes here, where nobody waits, and not when the job closes;
+    // before directories get their times, since some of it may lie in them. What stays is told then.
+    int left = dest_sweep(&d->dest, NULL, NULL);
+    (void)left;
     int rc = dest_dirs_finish(d);
     if (rc < 0) {
         dest_stop_storage(d, rc, "finish directories", NULL);
         return rc;
     }
-    // What failed files leave may be much: it goes here, where nobody waits, and not when the job closes.
-    // What stays is told then.
-    int left = path_remove_tree(d->dest.state_fd, "temp");
-    (void)left;
     struct message m = {.type = MESSAGE_FINISHED, .finished = {.directories = d->dir_count}};
     mailbox_post(d->agent->mailbox, &m);
     return 0;

@@ -87,6 +87,18 @@ void coord_notice(struct coord *c, const char *fmt, ...)
     c->sink.notice(c->sink.arg, text);
 }
 
+// The failing storage that stopped the job, with what the next run finds and needs; `closed` NULL: the
+// destination said nothing any more.
+static void stop_told(struct coord *c, const struct msg_closed *closed)
+{
+    if (!c->stop_untold)
+        return;
+    c->stop_untold = false;
+    if (closed != NULL)
+        count_stop_words(c, closed, &c->stop);
+    c->sink.problem(c->sink.arg, &c->stop);
+}
+
 static void end_if_closed(struct coord *c)
 {
     if (c->phase != PHASE_CLOSE)
@@ -94,6 +106,7 @@ static void end_if_closed(struct coord *c)
     for (unsigned n = 0; n < COORD_NODES; n++)
         if (!c->nodes[n].closed && !c->nodes[n].lost)
             return;
+    stop_told(c, NULL);
     c->phase = PHASE_ENDED;
     c->deadline_ns = UINT64_MAX;
     c->sink.ended(c->sink.arg, c->exit_status);
@@ -121,7 +134,12 @@ void coord_stop(struct coord *c, const struct err *err, uint64_t now_ns)
         return;
     }
     c->failed = true;
-    c->sink.problem(c->sink.arg, err);
+    if (err->class == ERR_STORAGE && c->phase >= PHASE_LINK) {
+        c->stop = *err; // told with what the destination says when it has closed
+        c->stop_untold = true;
+    } else {
+        c->sink.problem(c->sink.arg, err);
+    }
     coord_close_all(c, false, now_ns);
 }
 
@@ -243,9 +261,20 @@ static void on_finished(struct coord *c, unsigned node, const struct message *me
     coord_close_all(c, true, now_ns);
 }
 
+static void on_notice(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    (void)now_ns;
+    char text[TEXT_BYTES_MAX + 1], shown[2 * TEXT_BYTES_MAX];
+    blob_string(&message->notice.text, text, sizeof text);
+    err_escape(shown, sizeof shown, text, strlen(text));
+    coord_notice(c, "%s: %s", c->cfg.names[node], shown);
+}
+
 static void on_closed(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     (void)now_ns;
+    if (node == COORD_DEST)
+        stop_told(c, &message->closed);
     c->sink.closed(c->sink.arg, node, &message->closed);
     c->nodes[node].closed = true;
     end_if_closed(c);
@@ -311,6 +340,7 @@ static const struct {
     [MESSAGE_PROBLEM] = {count_on_problem, FROM_ANY, PHASE_RUN, PHASE_CLOSE},
     [MESSAGE_SEGMENT_DONE] = {on_segment_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
     [MESSAGE_FINISHED] = {on_finished, FROM_DEST, PHASE_FINISH, PHASE_FINISH},
+    [MESSAGE_NOTICE] = {on_notice, FROM_ANY, PHASE_OPEN_SOURCE, PHASE_CLOSE},
     [MESSAGE_CLOSED] = {on_closed, FROM_ANY, PHASE_CLOSE, PHASE_CLOSE},
     [MESSAGE_STREAM_STATS] = {on_stats, FROM_ANY, PHASE_LINK, PHASE_CLOSE},
 };

@@ -199,6 +199,15 @@ int fs_truncate(struct inode *f, uint64_t size)
     return 0;
 }
 
+int fs_punch(struct inode *f, uint64_t offset, uint64_t len)
+{
+    assert(offset % BLOCK_BYTES == 0 && len % BLOCK_BYTES == 0 && len > 0);
+    for (uint64_t i = offset / BLOCK_BYTES; i < (offset + len) / BLOCK_BYTES && i < f->room; i++)
+        drop_seen(f, i);
+    f->seen.mtime = f->ctime = fs_now();
+    return 0;
+}
+
 int fs_set_target(struct inode *f, const char *target)
 {
     f->target = strdup(target);

@@ -122,10 +122,13 @@ int sys_ftruncate(int fd, uint64_t len)
 int sys_fallocate(int fd, int mode, uint64_t offset, uint64_t len)
 {
     struct open_file *f = file_of(fd);
-    assert(mode == 0);
+    bool punches = mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+    assert(mode == 0 || punches);
     int rc = sys_begin("fallocate");
     if (rc < 0)
         return rc;
+    if (punches)
+        return fs_punch(f->inode, offset, len);
     if (u64_div_up(len, BLOCK_BYTES) > fs_free_blocks(f->inode->fs))
         return -ENOSPC;
     if (offset + len > f->inode->seen.size)

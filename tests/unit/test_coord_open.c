@@ -31,6 +31,7 @@ static const struct {
     [MESSAGE_PROBLEM] = {{true, true}, KIT_RUN, KIT_CLOSE},
     [MESSAGE_SEGMENT_DONE] = {{false, true}, KIT_RUN, KIT_RETRY},
     [MESSAGE_FINISHED] = {{false, true}, KIT_FINISH, KIT_FINISH},
+    [MESSAGE_NOTICE] = {{true, true}, KIT_OPEN_SOURCE, KIT_CLOSE},
     [MESSAGE_CLOSED] = {{true, true}, KIT_CLOSE, KIT_CLOSE},
     [MESSAGE_STREAM_STATS] = {{true, true}, KIT_LINK, KIT_CLOSE},
 };
