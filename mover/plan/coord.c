@@ -241,10 +241,20 @@ static void on_lease(struct coord *c, unsigned node, const struct message *messa
     pool_leased(c, &message->lease, now_ns);
 }
 
+static uint64_t bytes_missing(const struct coord *c)
+{
+    const struct coord_counters *n = &c->counters;
+    return n->bytes_needed > n->bytes_moved ? n->bytes_needed - n->bytes_moved : 0;
+}
+
 static void on_stripes_done(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     (void)node;
-    pool_stripes_done(c, &message->stripes_done, now_ns);
+    const struct msg_stripes_done *m = &message->stripes_done;
+    if (c->phase < PHASE_CLOSE)
+        pool_stripes_done(c, m, now_ns);
+    else // no work is given any more, but what became durable meanwhile is: the next run does not need it
+        c->counters.bytes_moved += u64_min(m->bytes, bytes_missing(c));
 }
 
 static void on_stripe_bad(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
@@ -334,7 +344,7 @@ static const struct {
     [MESSAGE_SEGMENT_LAID] = {on_segment_laid, FROM_SOURCE, PHASE_RUN, PHASE_RETRY},
     // Words about stripes of files that failed may come when all entries are settled.
     [MESSAGE_LEASE] = {on_lease, FROM_DEST, PHASE_RUN, PHASE_FINISH},
-    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_FINISH},
+    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_CLOSE},
     [MESSAGE_STRIPE_BAD] = {on_stripe_bad, FROM_DEST, PHASE_RUN, PHASE_FINISH},
     [MESSAGE_ENTRIES_DONE] = {count_on_entries_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
     [MESSAGE_PROBLEM] = {count_on_problem, FROM_ANY, PHASE_RUN, PHASE_CLOSE},

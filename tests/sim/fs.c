@@ -312,6 +312,12 @@ static void crash_inode(struct inode *f, struct rng *rng, unsigned keep_percent)
     f->links = 0;
 }
 
+void fs_spoil(struct inode *f, uint64_t number)
+{
+    if (fs_block(f, number, true) != NULL)
+        memset(f->kept_blocks[number], 0x5a, BLOCK_BYTES / 2);
+}
+
 void fs_crash(struct fs *fs)
 {
     static const unsigned percents[] = {0, 10, 50, 90, 100};

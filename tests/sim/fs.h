@@ -80,5 +80,6 @@ void fs_sync_all(struct fs *fs);
 void fs_sync_fails(struct inode *f);
 void fs_sync_all_fails(struct fs *fs);
 void fs_crash(struct fs *fs);
+void fs_spoil(struct inode *f, uint64_t number); // a durable block turns out to hold something else
 
 #endif

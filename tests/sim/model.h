@@ -36,6 +36,7 @@ struct model {
     unsigned count;
     uint64_t user;   // owner of the source's entries
     bool temps_lost; // somebody has removed temporary files at the destination
+    bool temps_spoilt; // or its disk did not keep what it called synced
 };
 
 struct shape {

@@ -25,7 +25,7 @@ static const struct {
     [MESSAGE_SEGMENT_LAID] = {{true, false}, KIT_RUN, KIT_RETRY},
     // What is said of stripes of files that failed may still be on its way when all entries are settled.
     [MESSAGE_LEASE] = {{false, true}, KIT_RUN, KIT_FINISH},
-    [MESSAGE_STRIPES_DONE] = {{false, true}, KIT_RUN, KIT_FINISH},
+    [MESSAGE_STRIPES_DONE] = {{false, true}, KIT_RUN, KIT_CLOSE},
     [MESSAGE_STRIPE_BAD] = {{false, true}, KIT_RUN, KIT_FINISH},
     [MESSAGE_ENTRIES_DONE] = {{false, true}, KIT_RUN, KIT_RETRY},
     [MESSAGE_PROBLEM] = {{true, true}, KIT_RUN, KIT_CLOSE},
