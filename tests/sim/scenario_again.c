@@ -157,8 +157,8 @@ static void lose_temps(struct model *m)
         fs_sync(dir);
 }
 
-// The power was cut, and the disk has lied: of some temporary files not everything is there that it had called
-// synced. A copy that is told to be complete must be right all the same.
+// The power was cut, and the disk has lied: of some temporary files not everything is there that it had
+// called synced. A copy that is told to be complete must be right all the same.
 static void spoil_temps(struct model *m)
 {
     struct inode *dir = fs_find(fs_root(world_host(HOST_DEST)->fs), "store");
@@ -167,7 +167,7 @@ static void spoil_temps(struct model *m)
     for (size_t i = dir != NULL ? dir->names.count : 0; i > 0; i--) {
         struct inode *f = dir->names.list[i - 1].inode;
         for (uint64_t b = 0; b < f->room; b++)
-            if (rng_once_in(world_rng(), 100)) {
+            if (rng_once_in(world_rng(), 10)) {
                 fs_spoil(f, b);
                 m->temps_spoilt = true;
             }
@@ -194,7 +194,7 @@ static void run_again(bool crash)
         a->hasty = a->hasty && i + 2 < RUNS_MAX;
         if (i > 0 && rng_once_in(world_rng(), 8) && host_processes(world_host(HOST_DEST)) == 0)
             lose_temps(&m);
-        if (i > 0 && crash && world_host(HOST_DEST)->boots != boots && rng_once_in(world_rng(), 4))
+        if (i > 0 && crash && world_host(HOST_DEST)->boots != boots && rng_once_in(world_rng(), 2))
             spoil_temps(&m);
         boots = world_host(HOST_DEST)->boots;
         if (last && frozen_until() > sched_now_ns())

@@ -88,10 +88,11 @@ ssize_t sys_pread_full(int fd, void *buf, size_t len, uint64_t offset)
     size_t done = 0;
     while (done < len) {
         ssize_t n = sys_pread(fd, (uint8_t *)buf + done, len - done, offset + done);
+        // Direct I/O that ended with the file refuses to go on from an odd offset.
+        if (n == 0 || (n == -EINVAL && done > 0 && offset + done >= file_of(fd)->inode->seen.size))
+            break;
         if (n < 0)
             return n;
-        if (n == 0)
-            break;
         done += (size_t)n;
     }
     return (ssize_t)done;

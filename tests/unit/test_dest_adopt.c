@@ -110,7 +110,8 @@ static void test_doubt(void)
         CU_ASSERT_EQUAL(needed(&k), ALL & ~table[i].held);
         CU_ASSERT_EQUAL(k.side.entries[0].adopt, table[i].held != 0);
         if (table[i].other_boot)
-            CU_ASSERT(strstr((const char *)kit_expect(&k, MESSAGE_NOTICE)->notice.text.bytes, "4.00 MiB") != NULL);
+            CU_ASSERT(strstr((const char *)kit_expect(&k, MESSAGE_NOTICE)->notice.text.bytes, "4.00 MiB") !=
+                      NULL);
         CU_ASSERT_PTR_NULL(kit_word(&k));
         // It is not asked again, and what did not hold stays forgotten.
         kit_journal_again(&k);
