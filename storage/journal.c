@@ -134,7 +134,7 @@ static int append_gone(struct journal *j, const struct journal_file *f)
 static int append_known(struct journal *j, struct journal_file *f)
 {
     f->named = false; // it may be in the old journal, but not in this one
-    int err = f->count > 0 ? append_file(j, f) : 0;
+    int err = append_file(j, f);
     for (uint32_t i = 0; i < f->count && err == 0; i++)
         err = append_leaves(j, f, f->held[i].offset, &f->leaves[f->held[i].offset], f->held[i].len);
     return err;
