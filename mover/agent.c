@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,17 @@ void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum probl
                                     .op = blob_text(err->op),
                                     .path = blob_text(err->path),
                                     .text = blob_text(err->text)}};
+    mailbox_post(a->mailbox, &m);
+}
+
+void agent_notice(struct agent *a, const char *fmt, ...)
+{
+    char text[TEXT_BYTES_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    struct message m = {.type = MESSAGE_NOTICE, .notice = {.text = blob_text(text)}};
     mailbox_post(a->mailbox, &m);
 }
 
@@ -343,7 +355,8 @@ static void end_threads(struct agent *a)
 static void say_closed(struct agent *a)
 {
     struct rusage usage;
-    struct message m = {.type = MESSAGE_CLOSED};
+    struct message m = {.type = MESSAGE_CLOSED,
+                        .closed = {.kept_bytes = a->kept_bytes, .free_bytes = a->free_bytes}};
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
         m.closed.resident_bytes = (uint64_t)usage.ru_maxrss * KIB;
         m.closed.cpu_us = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +

@@ -75,7 +75,8 @@ struct agent {
     uint8_t *addresses;     // and where
     size_t addresses_len;
     enum link_way way;
-    uint32_t dialled; // streams that were dialled for the first time
+    uint32_t dialled;                // streams that were dialled for the first time
+    uint64_t kept_bytes, free_bytes; // for CLOSED; the role's close sets them
 };
 
 // Any thread: posts FAIL; the coordinator then closes the job.
@@ -83,6 +84,8 @@ void agent_fail(struct agent *a, const struct err *err);
 // Any thread: one path went wrong.
 void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum problem_count count,
                    const struct err *err);
+// Any thread: something that people may want to know.
+void agent_notice(struct agent *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // The peer connection ended with -errno before the job did.
 void agent_peer_lost(struct agent *a, int error);
 // Control thread: every data stream looks for work.

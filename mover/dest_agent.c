@@ -110,7 +110,7 @@ static void open_up(const struct dest_agent *d, int root_fd)
 
 static void discard_temp(void *arg, const struct entry *e)
 {
-    dest_small_discard(arg, e);
+    dest_temp_discard(arg, e);
 }
 
 // A damaged journal may have lost the word that a file is gone, and promise ranges of the one that was made
@@ -334,9 +334,12 @@ static void dest_role_close(void *self, bool finished)
     if (d->commit_running)
         pthread_join(d->commit_thread, NULL);
     dest_group_free(d, dest_plan_group_take(d->plan)); // never acknowledged
-    worktab_free(d->works);                            // closes temporary files
+    dest_drops_free(d->drops);
+    worktab_free(d->works); // closes temporary files
     d->works = NULL;
     (void)sys_close(d->dirs_fd); // of no use beyond the job
+    if (!finished)
+        dest_give_back(d);
     journal_close(d->journal);
     int root = finished && d->root_listed ? path_open(d->dest.fd, "", 0, O_RDONLY | O_DIRECTORY, 0) : -1;
     int rc = dest_close(&d->dest, finished);

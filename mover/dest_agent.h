@@ -23,6 +23,13 @@ struct dest_entry {
     bool adopt; // an earlier run made it: to be gone on with
 };
 
+// A large file that failed, on its way to the commit thread, which removes its temporary file.
+struct dest_drop {
+    const struct work *work; // stands until the entry is settled
+    uint32_t entry;
+    struct dest_drop *next;
+};
+
 struct dest_side {
     bool retry; // the segment of files tried once more
     uint32_t count;
@@ -69,6 +76,7 @@ struct dest_agent {
     pthread_cond_t written;    // the open group may be due
     struct dest_plan *plan;
     uint32_t open_segments;     // taken, with entries that are not settled
+    struct dest_drop *drops;    // large files that failed and are not settled
     uint64_t next_segment;      // the peer stream's: the number that comes next
     bool stopping, failed;      // failed: nothing is committed any more
     pthread_mutex_t files_lock; // opening of large files
@@ -92,7 +100,8 @@ struct dest_agent {
     char *shown, *place; // the root: for people, and as OPEN takes it
     struct wire_writer names_list;
     uint8_t names_buf[NAMES_BYTES_MAX];
-    bool finish; // the coordinator asked for the closing pass
+    bool finish;     // the coordinator asked for the closing pass
+    bool doubt_told; // the peer stream's: that files are read again
 };
 
 // dest_settle.c: entries as they are settled, said to the coordinator
@@ -103,7 +112,7 @@ void records_flush(struct records *r);
 // So many more entries of the segment are settled: says SEGMENT_DONE when all are and the segment is placed.
 void settle_entries(struct dest_agent *d, const struct work *w, uint32_t entries);
 // Entry fails with `err`: its stripes are settled, its record and problem are posted, unless it is left to
-// the retry segment.
+// the retry segment. A large one is settled by the commit thread, when its temporary file is gone.
 void settle_failed(struct dest_agent *d, const struct work *w, uint32_t entry, const struct err *err);
 // The stripes carry nothing any more: they are never to be sent.
 void settle_stripes(struct dest_agent *d, uint64_t first, uint64_t count);
@@ -123,11 +132,23 @@ void dest_side_link(struct dest_agent *d, struct dest_side *s);   // the segment
 // All its entries are settled. Under plan_lock.
 void dest_side_unlink(struct dest_side *s);
 
-// dest_adopt.c: large files that an earlier run has begun
-void dest_entry_close(struct dest_entry *de); // its file, where it is open
-// What is durable of entry i from an earlier run: sets the need for the rest. *complete: nothing is missing
-// but the publication. -errno.
-MUST_CHECK int dest_adopt(struct dest_agent *d, struct work *w, uint32_t i, bool *complete);
+// dest_left.c: what unfinished files leave
+// The commit thread settles the entry when its temporary file is gone. false: out of memory.
+MUST_CHECK bool dest_drop_later(struct dest_agent *d, const struct work *w, uint32_t entry);
+void dest_drops_run(struct dest_agent *d, struct dest_drop *drops); // the commit thread; frees them
+void dest_drops_free(struct dest_drop *drops);
+// Nothing of the file is promised, and then its temporary file is removed. -errno of the journal.
+MUST_CHECK int dest_drop(struct dest_agent *d, const struct entry *e, struct dest_entry *de);
+// All threads have ended and the job is not finished: what is durable of large files stays, all else gives
+// its room back. Fills what CLOSED says.
+void dest_give_back(struct dest_agent *d);
+
+// dest_adopt.c
+// What is durable of a large file from an earlier run: of what another boot has promised, what is still
+// there. Sets the need; *complete: nothing is missing but the publication. -ECANCELED: the job stops.
+MUST_CHECK int dest_adopt(struct dest_agent *d, const struct work *w, uint32_t entry, bool *complete);
+void dest_entry_close(struct dest_entry *de);
+
 // dest_compare.c
 void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct conn_end *end);
 // dest_write.c

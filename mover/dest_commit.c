@@ -245,6 +245,7 @@ static int publish_small(struct group *g, struct written *w)
         }
         struct err err;
         err_set(&err, ERR_ENTRY, -rc, "publish", e->path, e->path_len, "%s", "");
+        dest_temp_discard(&g->d->dest, e);
         settle_failed(g->d, w->work, w->parts[i].entry, &err);
         w->parts[i].failed = true;
     }
@@ -423,16 +424,21 @@ static void group_commit(struct dest_agent *d, struct path_cache *cache, struct 
     free(g.files);
 }
 
-// Waits until the open group is due. NULL: the thread is to end (what is in an open group then is not
-// acknowledged).
-static struct dest_written *wait_group(struct dest_agent *d)
+// Waits until the open group is due, or files have failed. false: the thread is to end (what is in an open
+// group then is not acknowledged).
+static bool wait_work(struct dest_agent *d, struct dest_written **group, struct dest_drop **drops)
 {
-    struct dest_written *list = NULL;
+    *group = NULL;
+    *drops = NULL;
     pthread_mutex_lock(&d->plan_lock);
-    while (!d->stopping && !d->failed && list == NULL) {
+    while (!d->stopping && !d->failed && *group == NULL && *drops == NULL) {
         uint64_t due_ns = dest_plan_group_due_ns(d->plan, sys_clock_ns());
+        *drops = d->drops;
+        d->drops = NULL;
         if (due_ns == 0) {
-            list = dest_plan_group_take(d->plan);
+            *group = dest_plan_group_take(d->plan);
+        } else if (*drops != NULL) {
+            break;
         } else if (due_ns == UINT64_MAX) {
             pthread_cond_wait(&d->written, &d->plan_lock);
         } else {
@@ -445,19 +451,25 @@ static struct dest_written *wait_group(struct dest_agent *d)
         }
     }
     pthread_mutex_unlock(&d->plan_lock);
-    return list;
+    return *group != NULL || *drops != NULL;
 }
 
 void *dest_commit_main(void *self)
 {
     struct dest_agent *d = self;
+    struct dest_written *group;
+    struct dest_drop *drops;
     struct path_cache *cache = path_cache_new(d->dest.fd);
     if (cache == NULL) {
         dest_stop_storage(d, -ENOMEM, "start", NULL);
         return NULL;
     }
-    for (struct dest_written *list = wait_group(d); list != NULL; list = wait_group(d))
-        group_commit(d, cache, list);
+    while (wait_work(d, &group, &drops)) {
+        if (group != NULL)
+            group_commit(d, cache, group);
+        // Behind the group, which may have journalled something of them.
+        dest_drops_run(d, drops);
+    }
     path_cache_free(cache);
     return NULL;
 }

@@ -60,13 +60,22 @@ static int entry_failed(struct compare *c, uint32_t i, int error, const char *op
     return 0;
 }
 
+// So does one that was made here: it leaves nothing, unless the destination fails.
+static int made_failed(struct compare *c, uint32_t i, int error, const char *op)
+{
+    struct dest_entry *de = &c->side->entries[i];
+    int rc = 0;
+    if (de->open && !dest_is_fatal(error))
+        rc = dest_drop(c->d, &c->work->segment->entries[i], de);
+    dest_entry_close(de);
+    return entry_failed(c, i, rc < 0 ? rc : error, rc < 0 ? "write the journal" : op);
+}
+
 static int compare_made(struct compare *c, uint32_t i, int rc, const char *op)
 {
     struct dest_entry *de = &c->side->entries[i];
-    if (rc < 0) {
-        dest_entry_close(de);
-        return entry_failed(c, i, rc, op);
-    }
+    if (rc < 0)
+        return made_failed(c, i, rc, op);
     c->made[c->made_count++] = i;
     c->made_open += de->open;
     c->changed = true;
@@ -143,6 +152,8 @@ static int compare_file(struct compare *c, uint32_t i)
         rc = dest_adopt(c->d, c->work, i, &complete);
     else if (!complete)
         rc = need_set(c->work->need, i, NEED_ALL, NULL, 0);
+    if (rc == -ECANCELED)
+        return rc;
     if (rc < 0)
         return entry_failed(c, i, rc, "take up");
     if (complete)
@@ -210,8 +221,9 @@ static int publish_all(struct compare *c)
             c->made[kept++] = i;
             continue;
         }
-        dest_entry_close(&c->side->entries[i]);
-        rc = entry_failed(c, i, rc, "publish");
+        if (!c->side->entries[i].open && !dest_is_fatal(rc))
+            dest_temp_discard(&c->d->dest, &c->work->segment->entries[i]);
+        rc = made_failed(c, i, rc, "publish");
         if (rc < 0)
             return rc;
     }
@@ -399,15 +411,15 @@ static int finish_if_asked(struct dest_agent *d)
     pthread_mutex_unlock(&d->plan_lock);
     if (!asked)
         return 0;
+    // What earlier runs have left may be much: it goes here, where nobody waits, and not when the job closes;
+    // before directories get their times, since some of it may lie in them. What stays is told then.
+    int left = dest_sweep(&d->dest, NULL, NULL);
+    (void)left;
     int rc = dest_dirs_finish(d);
     if (rc < 0) {
         dest_stop_storage(d, rc, "finish directories", NULL);
         return rc;
     }
-    // What failed files leave may be much: it goes here, where nobody waits, and not when the job closes.
-    // What stays is told then.
-    int left = path_remove_tree(d->dest.state_fd, "temp");
-    (void)left;
     struct message m = {.type = MESSAGE_FINISHED, .finished = {.directories = d->dir_count}};
     mailbox_post(d->agent->mailbox, &m);
     return 0;

@@ -98,7 +98,9 @@ void settle_failed(struct dest_agent *d, const struct work *w, uint32_t entry, c
         records_flush(&records);
     }
     agent_problem(d->agent, w->number, entry, retry ? PROBLEM_RETRY : PROBLEM_RECORDED, err);
-    settle_entries(d, w, 1);
+    // Not here: what a temporary file takes up is given back in its own time, which no stream has.
+    if (!large || !dest_drop_later(d, w, entry))
+        settle_entries(d, w, 1);
 }
 
 bool dest_is_fatal(int error)

@@ -69,6 +69,32 @@ bool dest_direct(const struct dest_agent *d)
     return d->agent->job.direct != DIRECT_OFF && !d->in_memory;
 }
 
+static bool file_wanted(struct dest_agent *d, const struct slot *slot)
+{
+    pthread_mutex_lock(&d->plan_lock);
+    bool gone = d->failed || dest_plan_entry_failed(d->plan, slot->segment, slot->stripe.entry);
+    pthread_mutex_unlock(&d->plan_lock);
+    return !gone;
+}
+
+// An adopted file has given back the room of what is not there: no byte of it moves before there is room
+// again.
+static int file_open(struct dest_agent *d, const struct entry *e, struct dest_entry *de)
+{
+    struct dest_file f;
+    int rc = dest_temp_open(&d->dest, e, de->adopt, dest_direct(d), &f);
+    if (rc < 0)
+        return rc;
+    rc = de->adopt ? dest_file_reserve(&f, e) : 0;
+    if (rc < 0) {
+        dest_file_close(&f);
+        return rc;
+    }
+    de->file = f;
+    de->open = true;
+    return 0;
+}
+
 // The temporary file of a large entry, opened by whoever comes first and shared by all streams: the
 // descriptor stands from before the first write until after the last sync.
 static int prepare(void *arg, struct slot *slot)
@@ -77,21 +103,14 @@ static int prepare(void *arg, struct slot *slot)
     struct dest_side *side = slot->work->side;
     struct dest_entry *de = &side->entries[slot->stripe.entry];
     const struct entry *e = &slot->work->segment->entries[slot->stripe.entry];
-    pthread_mutex_lock(&d->plan_lock);
-    bool gone = d->failed || dest_plan_entry_failed(d->plan, slot->segment, slot->stripe.entry);
-    pthread_mutex_unlock(&d->plan_lock);
-    if (gone)
-        return -ECANCELED;
-    int rc = 0;
-    pthread_mutex_lock(&d->files_lock);
-    if (!de->open) {
-        rc = dest_temp_open(&d->dest, e, de->adopt, dest_direct(d), &de->file);
-        de->open = rc == 0;
-    }
+    pthread_mutex_lock(&d->files_lock); // before it is known that the file has not failed: see dest_drop
+    int rc = file_wanted(d, slot) ? 0 : -ECANCELED;
+    if (rc == 0 && !de->open)
+        rc = file_open(d, e, de);
     slot->fd = de->file.fd;
     slot->direct = de->file.direct;
     pthread_mutex_unlock(&d->files_lock);
-    if (rc < 0)
+    if (rc < 0 && rc != -ECANCELED)
         fail_entry(d, slot->work, slot->stripe.entry, rc, "create");
     return rc;
 }

@@ -114,9 +114,10 @@
 #define MSG_FINISH(F, B)   F(u8, unused)
 #define MSG_FINISHED(F, B) F(u64, directories) F(u8, more)
 // [C] the job is over for this agent. finished: D removes `.penstock/`. [A] last word; then the connection
-// closes.
+// closes. Of a job that was not finished D says what it keeps of files that are not complete, and what is
+// free.
 #define MSG_CLOSE(F, B)  F(u8, finished)
-#define MSG_CLOSED(F, B) F(u64, resident_bytes) F(u64, cpu_us)
+#define MSG_CLOSED(F, B) F(u64, resident_bytes) F(u64, cpu_us) F(u64, kept_bytes) F(u64, free_bytes)
 // [A] what one stream has done so far, about once a second and at its end.
 #define MSG_STREAM_STATS(F, B) \
     F(u32, session)            \
@@ -130,6 +131,8 @@
 // [A] the results for the oldest CHECK that is unanswered: list of results in the order of its entries
 // (proto/check.h), and the bytes of content that were read for it.
 #define MSG_CHECKED(F, B) F(u64, bytes) B(results, 16 * KIB)
+// [A] something that people may want to know.
+#define MSG_NOTICE(F, B) B(text, TEXT_BYTES_MAX)
 
 //        number  NAME              name
 #define MESSAGES(M)                           \
@@ -165,6 +168,7 @@
     M(30, STREAM_STATS, stream_stats)         \
     M(31, VERIFY_OPENED, verify_opened)       \
     M(32, CHECK, check)                       \
-    M(33, CHECKED, checked)
+    M(33, CHECKED, checked)                   \
+    M(34, NOTICE, notice)
 
 #endif

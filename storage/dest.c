@@ -102,7 +102,7 @@ static int examine_root(struct dest *d)
     if (err < 0)
         return err;
     d->can_chown = sys_euid() == 0;
-    d->mounts = dest_mounts_new();
+    d->mounts = dest_mounts_new(st.st_ino);
     return d->mounts != NULL ? 0 : -ENOMEM;
 }
 
@@ -201,6 +201,7 @@ static int empty_state(const struct dest *d)
 
 int dest_close(struct dest *d, bool finished)
 {
+    int swept = finished ? dest_sweep(d, NULL, NULL) : 0;
     int err = finished ? empty_state(d) : 0;
     close_state(d);
     if (finished && err == 0) {
@@ -212,5 +213,5 @@ int dest_close(struct dest *d, bool finished)
             err = 0;
     }
     close_if_open(&d->fd);
-    return err;
+    return err < 0 ? err : swept;
 }

@@ -4,10 +4,11 @@
 // A file is written under a temporary name that carries the version of its source (dest_temp_name), gets its
 // metadata through its descriptor, is synced, and only then renamed to its final name: an existing file stays
 // whole until then. Temporary files lie in `.penstock/temp/`; where the target directory is on another mount
-// (rename says EXDEV) the file is written beside its target under ".penstock-" + temporary name: decided by
-// sys_mount_id of the parent. A mount that it does not show (a bind mount of the same file system, before
-// Linux 5.8) is learnt from the rename: publishing fails once with -EXDEV, and what is written anew for that
-// directory goes beside.
+// (rename says EXDEV) the file is written beside its target under ".penstock-" + a number of the root + "-" +
+// temporary name: decided by sys_mount_id of the parent. Directories in which that was done are named in
+// `.penstock/beside`, so that a later run finds what one that was cut off has left (dest_sweep). A mount that
+// it does not show (a bind mount of the same file system, before Linux 5.8) is learnt from the rename:
+// publishing fails once with -EXDEV, and what is written anew for that directory goes beside.
 #ifndef PENSTOCK_STORAGE_DEST_H
 #define PENSTOCK_STORAGE_DEST_H
 
@@ -41,9 +42,9 @@ struct dest_lock_info {
 // it made.
 MUST_CHECK int dest_open(int root_fd, const struct dest_lock_info *mine, uint32_t wait_ms, struct dest *out,
                          struct dest_lock_info *holder);
-// Closes and releases the lock; with `finished` removes .penstock/ and everything in it first (best effort;
-// returns the first error of that). Who waits for the lock then finds that the path names another file, and
-// begins anew.
+// Closes and releases the lock; with `finished` removes all temporary files, .penstock/ and everything in it
+// first (best effort; returns the first error of that). Who waits for the lock then finds that the path names
+// another file, and begins anew.
 int dest_close(struct dest *d, bool finished);
 
 enum { TEMP_NAME_BYTES = 64 };
@@ -63,10 +64,14 @@ struct dest_file {
 // new one: O_EXCL after removing a leftover of the same name, mode 0600, size set to e->size, data ranges
 // preallocated (not on tmpfs; where the file system cannot, the size alone). -ENOSPC, -EDQUOT, -EFBIG tell
 // before any byte moves. What is adopted must be a file of ours with one name and not shorter than e->size,
-// else -ENOENT. `direct`: try O_DIRECT.
+// else -ENOENT; it is not preallocated (dest_file_reserve). `direct`: try O_DIRECT.
 MUST_CHECK int dest_temp_open(const struct dest *d, const struct entry *e, bool adopt, bool direct,
                               struct dest_file *out);
 void dest_file_close(struct dest_file *f);
+// Room for what is not there yet of an adopted file, as for a new one.
+MUST_CHECK int dest_file_reserve(const struct dest_file *f, const struct entry *e);
+// Unlinks, and gives the room back although others still hold the descriptor, which stays open.
+void dest_file_drop(const struct dest_file *f);
 
 // Owner and group (as root), mode, exact size, times, through the descriptor. Set-id bits are kept only when
 // the owner is.
@@ -83,7 +88,20 @@ MUST_CHECK int dest_file_publish(const struct dest *d, const struct dest_file *f
 MUST_CHECK int dest_small_write(const struct dest *d, struct path_cache *cache, const struct entry *e,
                                 const void *body, size_t len);
 MUST_CHECK int dest_small_publish(const struct dest *d, struct path_cache *cache, const struct entry *e);
-void dest_small_discard(const struct dest *d, const struct entry *e);
+
+// ---- what is left of unfinished files (dest_left.c) ----
+
+// Removes the temporary file of `e`, small or large, by its name; as far as it goes.
+void dest_temp_discard(const struct dest *d, const struct entry *e);
+// The temporary file of `e` keeps these leaves (sorted, disjoint, inside the file) and gives back the room of
+// all others, where the file system can. *kept_bytes: what it takes up of what it keeps. -ENOENT: there is
+// none that could be adopted. Only the size and the version of `e` are looked at.
+MUST_CHECK int dest_temp_trim(const struct dest *d, const struct entry *e, const struct range *leaves,
+                              uint32_t count, uint64_t *kept_bytes);
+// Removes all temporary files, those beside their targets too, but for the names that `wanted` (NULL: none)
+// says true to: it gets what dest_temp_name gave. Goes on after an error; returns the first one. Nobody
+// writes meanwhile.
+MUST_CHECK int dest_sweep(const struct dest *d, bool (*wanted)(void *arg, const char *name), void *arg);
 
 // Everything that was made beneath the root is on stable storage: syncs the root's file system, and those of
 // mounts in it in which something was made.

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,12 @@ enum {
     VERSION_BYTES = 40, // of a source file in its temporary name
     SET_ID_BITS = S_ISUID | S_ISGID,
     MOUNT_SLOTS = 256,
+    NOTED_SLOTS = 1024,
 };
+
+// ".penstock-" + 8 hex digits + "-"
+enum { PREFIX_BYTES = 19 };
+_Static_assert(PREFIX_BYTES + 33 <= TEMP_NAME_BYTES, "a name beside a target fits");
 
 // ---- temporary names ----
 
@@ -34,16 +40,6 @@ void dest_temp_name(const struct entry *e, char out[TEMP_NAME_BYTES])
     assert(len > 0);
     struct digest name = digest_of(bytes, (size_t)len);
     digest_hex(&name, out);
-}
-
-void dest_beside_name(const struct entry *e, char out[TEMP_NAME_BYTES])
-{
-    static const char prefix[] = ".penstock-";
-    memcpy(out, prefix, sizeof(prefix) - 1);
-    _Static_assert(sizeof(prefix) + 32 <= TEMP_NAME_BYTES, "the name fits");
-    char name[TEMP_NAME_BYTES];
-    dest_temp_name(e, name);
-    memcpy(out + sizeof(prefix) - 1, name, 33);
 }
 
 int dest_create(int dir_fd, const char *name, int flags)
@@ -70,7 +66,13 @@ void dest_unlink_temp(int dir_fd, const char *name)
 // that is used.
 struct dest_mounts {
     _Atomic uint64_t slots[MOUNT_SLOTS];
-    pthread_mutex_t lock; // over the others: file systems beneath the root that are not the root's
+    char prefix[PREFIX_BYTES + 1];
+    pthread_mutex_t lock; // over all below
+    // `.penstock/beside`: the paths of directories, each ended by a zero. -1: not opened yet.
+    int noted_fd;
+    uint64_t noted_end;
+    uint64_t noted[NOTED_SLOTS]; // keys of directories that are in it; lossy, what is not here is noted again
+    // File systems beneath the root that are not the root's.
     struct other_fs {
         uint64_t dev;
         int fd; // a directory on it
@@ -78,11 +80,15 @@ struct dest_mounts {
     uint32_t other_count;
 };
 
-struct dest_mounts *dest_mounts_new(void)
+struct dest_mounts *dest_mounts_new(uint64_t root_inode)
 {
     struct dest_mounts *m = calloc(1, sizeof(*m));
-    if (m != NULL)
-        pthread_mutex_init(&m->lock, NULL);
+    if (m == NULL)
+        return NULL;
+    pthread_mutex_init(&m->lock, NULL);
+    m->noted_fd = -1;
+    snprintf(m->prefix, sizeof(m->prefix), ".penstock-%08x-",
+             (unsigned)(digest_check64(&root_inode, sizeof(root_inode)) & UINT32_MAX));
     return m;
 }
 
@@ -92,6 +98,8 @@ void dest_mounts_free(struct dest_mounts *m)
         return;
     for (uint32_t i = 0; i < m->other_count; i++)
         sys_close(m->others[i].fd);
+    if (m->noted_fd >= 0)
+        sys_close(m->noted_fd); // what it says of a directory without leftovers is nothing
     free(m->others);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -122,6 +130,69 @@ void dest_mounts_tell(const struct dest *d, const struct entry *e, bool beside)
 {
     uint64_t key = parent_key(e);
     atomic_store_explicit(parent_slot(d, key), key | beside, memory_order_relaxed);
+}
+
+// ---- names beside targets ----
+
+const char *dest_beside_prefix(const struct dest *d)
+{
+    return d->mounts->prefix;
+}
+
+void dest_beside_name(const struct dest *d, const struct entry *e, char out[TEMP_NAME_BYTES])
+{
+    char name[TEMP_NAME_BYTES];
+    dest_temp_name(e, name);
+    memcpy(out, d->mounts->prefix, PREFIX_BYTES);
+    memcpy(out + PREFIX_BYTES, name, 33);
+}
+
+static int open_noted(const struct dest *d)
+{
+    struct dest_mounts *m = d->mounts;
+    int fd = sys_openat(d->state_fd, BESIDE_LIST, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0)
+        return fd;
+    struct stat st;
+    int err = sys_fstat(fd, &st);
+    if (err == 0 && !S_ISREG(st.st_mode))
+        err = -EINVAL;
+    if (err < 0) {
+        sys_close(fd);
+        return err;
+    }
+    m->noted_fd = fd;
+    m->noted_end = (uint64_t)st.st_size;
+    return 0;
+}
+
+// Behind what an earlier run may have left cut off stands a zero of its own.
+static int append_noted(struct dest_mounts *m, const struct entry *e, size_t len)
+{
+    uint8_t line[PATH_BYTES_MAX + 2] = {0};
+    if (len > PATH_BYTES_MAX)
+        return -ENAMETOOLONG;
+    memcpy(line + 1, e->path, len);
+    int err = sys_pwrite_full(m->noted_fd, line, len + 2, m->noted_end);
+    if (err == 0)
+        m->noted_end += len + 2;
+    return err;
+}
+
+int dest_beside_note(const struct dest *d, const struct entry *e)
+{
+    struct dest_mounts *m = d->mounts;
+    uint64_t key = parent_key(e);
+    const uint8_t *slash = memrchr(e->path, '/', e->path_len);
+    pthread_mutex_lock(&m->lock);
+    uint64_t *slot = &m->noted[(key >> 2) % NOTED_SLOTS];
+    int err = *slot != key && m->noted_fd < 0 ? open_noted(d) : 0;
+    if (err == 0 && *slot != key)
+        err = append_noted(m, e, slash != NULL ? (size_t)(slash - e->path) : 0);
+    if (err == 0)
+        *slot = key;
+    pthread_mutex_unlock(&m->lock);
+    return err;
 }
 
 static bool is_noted(const struct dest_mounts *m, uint64_t dev)
@@ -227,6 +298,15 @@ int dest_mounts_find(const struct dest *d, int dir_fd, bool *beside)
 
 // ---- large files ----
 
+// A directory that cannot be noted gets no file.
+static int leave_unnoted(const struct dest *d, const struct entry *e, struct dest_file *f)
+{
+    int err = dest_beside_note(d, e);
+    if (err < 0)
+        sys_close(f->dir_fd);
+    return err;
+}
+
 // Where the temporary file of `e` belongs: fills dir_fd, beside and name of *f.
 static int find_place(const struct dest *d, const struct entry *e, struct dest_file *f)
 {
@@ -244,7 +324,8 @@ static int find_place(const struct dest *d, const struct entry *e, struct dest_f
         f->beside = true; // a rename has said EXDEV: a mount of the same file system
     if (f->beside) {
         f->dir_fd = parent;
-        dest_beside_name(e, f->name);
+        dest_beside_name(d, e, f->name);
+        return leave_unnoted(d, e, f);
     } else {
         sys_close(parent);
         f->dir_fd = d->temp_fd;
@@ -325,6 +406,11 @@ static int preallocate(int fd, const struct entry *e)
     return err;
 }
 
+int dest_file_reserve(const struct dest_file *f, const struct entry *e)
+{
+    return preallocate(f->fd, e);
+}
+
 // Whether what was opened for adoption is the file that we left: ours alone (or given to its owner already),
 // and not shorter than it was made.
 static int examine_left(const struct dest *d, int fd, const struct entry *e)
@@ -367,6 +453,13 @@ void dest_file_close(struct dest_file *f)
     sys_close(f->fd);
     f->fd = -1;
     leave_place(f);
+}
+
+void dest_file_drop(const struct dest_file *f)
+{
+    dest_unlink_temp(f->dir_fd, f->name);
+    int err = sys_ftruncate(f->fd, 0);
+    (void)err; // then the room comes with the last close
 }
 
 int dest_file_publish(const struct dest *d, const struct dest_file *f, const struct entry *e, int *parent_fd)

@@ -29,7 +29,8 @@ void dest_lock_release(int fd);
 // A memo shared by all threads, so that a run of files in one directory asks the kernel once. Lossy: what it
 // does not know is asked again.
 struct dest_mounts;
-MUST_CHECK struct dest_mounts *dest_mounts_new(void); // NULL: out of memory
+// `root_inode`: of the destination root, for the names beside targets. NULL: out of memory.
+MUST_CHECK struct dest_mounts *dest_mounts_new(uint64_t root_inode);
 void dest_mounts_free(struct dest_mounts *m);
 // Whether the memo knows of the directory that holds `e`; then *beside.
 bool dest_mounts_ask(const struct dest *d, const struct entry *e, bool *beside);
@@ -42,8 +43,14 @@ MUST_CHECK int dest_mounts_find(const struct dest *d, int dir_fd, bool *beside);
 
 // ---- temporary names (dest_file.c) ----
 
+#define BESIDE_LIST "beside" // in .penstock/
+// What every name beside a target begins with, at this destination root: a data set that holds the leftovers
+// of another root must not lose them here.
+const char *dest_beside_prefix(const struct dest *d);
 // The name beside the target, where temp/ is on another mount.
-void dest_beside_name(const struct entry *e, char out[TEMP_NAME_BYTES]);
+void dest_beside_name(const struct dest *d, const struct entry *e, char out[TEMP_NAME_BYTES]);
+// The directory of `e` gets a name beside a target: into `.penstock/beside`, before that. Any thread.
+MUST_CHECK int dest_beside_note(const struct dest *d, const struct entry *e);
 // Creates the file, O_EXCL, mode 0600, after removing a leftover of the same name. `flags`: O_WRONLY or
 // O_RDWR, O_DIRECT.
 MUST_CHECK int dest_create(int dir_fd, const char *name, int flags);

@@ -33,7 +33,8 @@ static int find_place(const struct dest *d, struct path_cache *cache, const stru
         dest_mounts_tell(d, e, beside);
     }
     if (beside) {
-        dest_beside_name(e, out->name);
+        dest_beside_name(d, e, out->name);
+        return dest_beside_note(d, e);
     } else {
         out->dir_fd = d->temp_fd;
         dest_temp_name(e, out->name);
@@ -96,26 +97,11 @@ int dest_small_publish(const struct dest *d, struct path_cache *cache, const str
     int err = sys_renameat(d->temp_fd, name, parent, last);
     if (err != -ENOENT && err != -EXDEV)
         return err;
-    dest_beside_name(e, name);
+    dest_beside_name(d, e, name);
     int beside_err = sys_renameat(parent, name, parent, last);
     if (beside_err == -ENOENT && err == -EXDEV)
         dest_mounts_tell(d, e, true); // a mount that the kernel did not tell: written again it will go beside
     return beside_err == -ENOENT ? err : beside_err;
-}
-
-void dest_small_discard(const struct dest *d, const struct entry *e)
-{
-    char last[NAME_BYTES_MAX + 1], name[TEMP_NAME_BYTES];
-    dest_temp_name(e, name);
-    int err = sys_unlinkat(d->temp_fd, name, 0);
-    if (err != -ENOENT)
-        return; // gone, or it goes with .penstock/
-    int parent = path_open_parent(d->fd, e->path, e->path_len, last);
-    if (parent < 0)
-        return;
-    dest_beside_name(e, name);
-    dest_unlink_temp(parent, name);
-    sys_close(parent);
 }
 
 // ---- links ----

@@ -22,6 +22,8 @@ struct journal {
     struct journal_file *forgotten; // other versions, until journal_each_stale
     int state_fd;
     int fd;
+    struct job_id job;
+    struct digest boot;   // of this machine now; zero: unknown
     int failed;           // the first error of a write or sync: nothing is believed after it
     bool unsynced;        // written, but not synced
     uint64_t end;         // where the buffer belongs in the file
@@ -82,6 +84,8 @@ static int append_file(struct journal *j, struct journal_file *f)
 {
     if (f->named)
         return 0;
+    if (f->count == 0)
+        f->boot = j->boot;
     struct wire_writer w;
     wire_writer_init(&w, j->payload, sizeof(j->payload));
     wire_put_u64(&w, j->next_number);
@@ -89,6 +93,7 @@ static int append_file(struct journal *j, struct journal_file *f)
     put_time(&w, &f->entry.mtime);
     put_time(&w, &f->entry.ctime);
     wire_put_u64(&w, f->entry.inode);
+    wire_put_bytes(&w, f->boot.bytes, sizeof(f->boot.bytes));
     wire_put_blob(&w, f->path, f->entry.path_len);
     int err = append(j, JOURNAL_FILE, &w);
     if (err < 0)
@@ -128,6 +133,7 @@ static int append_gone(struct journal *j, const struct journal_file *f)
 
 static int append_known(struct journal *j, struct journal_file *f)
 {
+    f->named = false; // it may be in the old journal, but not in this one
     int err = append_file(j, f);
     for (uint32_t i = 0; i < f->count && err == 0; i++)
         err = append_leaves(j, f, f->held[i].offset, &f->leaves[f->held[i].offset], f->held[i].len);
@@ -135,14 +141,16 @@ static int append_known(struct journal *j, struct journal_file *f)
 }
 
 // Fills the new file with the header and all that is known, and syncs it.
-static int write_known(struct journal *j, const struct job_id *job)
+static int write_known(struct journal *j)
 {
-    struct record_header header = {.kind = RECORD_JOURNAL, .version = JOURNAL_VERSION, .job = *job};
+    struct record_header header = {.kind = RECORD_JOURNAL, .version = JOURNAL_VERSION, .job = j->job};
     int err = sys_random(header.salt, sizeof(header.salt));
     if (err < 0)
         return err;
     record_header_encode(&header, j->buffer, &j->chain);
     j->used = RECORD_HEADER_BYTES;
+    j->end = j->next_number = 0;
+    j->failed = 0;
     for (size_t i = 0; i < j->table.bucket_count; i++) {
         for (struct journal_file *f = j->table.buckets[i]; f != NULL; f = f->next) {
             err = append_known(j, f);
@@ -169,13 +177,13 @@ static int create_new(int dir_fd, const char *name)
 }
 
 // Writes the journal anew and puts it in the place of the old one, which stays until then.
-static int compact(struct journal *j, const struct job_id *job)
+static int compact(struct journal *j)
 {
     static const char new_name[] = "journal.new";
     j->fd = create_new(j->state_fd, new_name);
     if (j->fd < 0)
         return j->fd;
-    int err = write_known(j, job);
+    int err = write_known(j);
     if (err == 0)
         err = sys_renameat(j->state_fd, new_name, j->state_fd, "journal");
     if (err == 0)
@@ -185,6 +193,13 @@ static int compact(struct journal *j, const struct job_id *job)
     return err;
 }
 
+static struct digest boot_now(void)
+{
+    char id[64];
+    sys_boot_id(id);
+    return id[0] != '\0' ? digest_of(id, strlen(id)) : (struct digest){0};
+}
+
 int journal_open(int state_fd, const struct job_id *job, struct journal **out, bool *damaged)
 {
     struct journal *j = calloc(1, sizeof(*j));
@@ -192,12 +207,14 @@ int journal_open(int state_fd, const struct job_id *job, struct journal **out, b
         return -ENOMEM;
     j->state_fd = state_fd;
     j->fd = -1;
+    j->job = *job;
+    j->boot = boot_now();
     bool hurt = false;
     int err = journal_table_init(&j->table);
     if (err == 0)
         err = journal_replay(state_fd, &j->table, &hurt);
     if (err == 0)
-        err = compact(j, job);
+        err = compact(j);
     if (err < 0) {
         journal_close(j);
         return err;
@@ -327,6 +344,86 @@ int journal_sync(struct journal *j)
         return err;
     j->unsynced = false;
     return fail(j, sys_fdatasync(j->fd));
+}
+
+int journal_renew(struct journal *j)
+{
+    int failed = journal_sync(j);
+    if (failed == 0)
+        return 0;
+    int old_fd = j->fd;
+    int err = compact(j);
+    if (old_fd >= 0)
+        sys_close(old_fd); // nobody believes what it could still say
+    if (err < 0 && j->fd >= 0)
+        sys_close(j->fd);
+    if (err < 0)
+        j->fd = -1;
+    if (err < 0)
+        j->failed = failed;
+    return err;
+}
+
+void journal_each(const struct journal *j,
+                  void (*each)(void *arg, const struct entry *e, const struct range *held, uint32_t count),
+                  void *arg)
+{
+    for (size_t i = 0; i < j->table.bucket_count; i++)
+        for (const struct journal_file *f = j->table.buckets[i]; f != NULL; f = f->next)
+            if (f->count > 0)
+                each(arg, &f->entry, f->held, f->count);
+}
+
+// ---- another boot ----
+
+static uint64_t held_bytes(const struct journal_file *f)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        uint64_t start = f->held[i].offset * LEAF_BYTES;
+        bytes += u64_min(f->held[i].len * LEAF_BYTES, f->entry.size - start);
+    }
+    return bytes;
+}
+
+bool journal_doubtful(const struct journal *j, const struct journal_file *f)
+{
+    static const struct digest unknown;
+    return f->count > 0 && (!digest_equal(&f->boot, &j->boot) || digest_equal(&f->boot, &unknown));
+}
+
+uint64_t journal_doubtful_bytes(const struct journal *j)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < j->table.bucket_count; i++)
+        for (const struct journal_file *f = j->table.buckets[i]; f != NULL; f = f->next)
+            if (journal_doubtful(j, f))
+                bytes += held_bytes(f);
+    return bytes;
+}
+
+static int hold_again(struct journal *j, struct journal_file *f, const struct range *leaves)
+{
+    int err = journal_file_reserve(f);
+    if (err == 0)
+        err = append_file(j, f);
+    if (err == 0)
+        err = append_leaves(j, f, leaves->offset, &f->leaves[leaves->offset], leaves->len);
+    if (err == 0)
+        journal_file_hold(f, leaves->offset, &f->leaves[leaves->offset], leaves->len);
+    return err;
+}
+
+int journal_hold(struct journal *j, struct journal_file *f, const struct range *leaves, uint32_t count)
+{
+    int err = append_gone(j, f);
+    f->named = false;
+    f->count = 0;
+    for (uint32_t i = 0; i < count && err == 0; i++)
+        err = hold_again(j, f, &leaves[i]);
+    if (err < 0)
+        f->count = 0;
+    return err;
 }
 
 void journal_each_stale(struct journal *j, void (*each)(void *arg, const struct entry *e), void *arg)

@@ -5,9 +5,10 @@
 //
 // Records (types 1, 2, 3; integers little-endian; version 1):
 //   FILE    u64 file number | u64 size | i64 mtime s | u32 mtime ns | i64 ctime s | u32 ctime ns |
-//           u64 inode | blob path
+//           u64 inode | boot (16) | blob path
 //           names a file before its first range; numbers count from 0 in the order of the FILE records; a
-//           path that is named already must be gone before it is named again
+//           path that is named already must be gone before it is named again. boot: the digest of the boot id
+//           (sys_boot_id) of the machine that journals its ranges, zero when there is none
 //   LEAVES  u64 file number | u64 first leaf | digests (16 each, at least one): these leaves are durable
 //   GONE    u64 file number: published or given up; the number is not used again
 //
@@ -18,8 +19,12 @@
 // and *damaged is set: what was read before it is still true, the rest is sent again. An unknown newer
 // version is refused: -EPROTONOSUPPORT; a whole file of another kind: -EBADMSG.
 //
+// What was journalled under another boot id is doubtful: a machine that lost its power may have had a disk
+// that called synced what was not. The promise is read again before it is trusted (journal_doubtful,
+// journal_hold).
+//
 // Not thread-safe. A failed write or sync is final: every later call that appends or syncs returns the same
-// error.
+// error, until journal_renew.
 #ifndef PENSTOCK_STORAGE_JOURNAL_H
 #define PENSTOCK_STORAGE_JOURNAL_H
 
@@ -63,6 +68,23 @@ MUST_CHECK int journal_durable(struct journal *j, struct journal_file *f, uint64
 MUST_CHECK int journal_gone(struct journal *j, struct journal_file *f);
 // Writes and syncs what was appended.
 MUST_CHECK int journal_sync(struct journal *j);
+// Whether what is held of the file was journalled under another boot id, or an unknown one.
+bool journal_doubtful(const struct journal *j, const struct journal_file *f);
+// Bytes of all files that are held and doubtful, holes too.
+uint64_t journal_doubtful_bytes(const struct journal *j);
+// Of what is held of a doubtful file only these leaves (ranges among journal_held, sorted, disjoint, not
+// touching; count 0: nothing) are, and now they are no longer doubtful. Appends GONE and, as a new file, what
+// holds; not synced. -ENOMEM, or an error of the append: then the file holds nothing in memory.
+MUST_CHECK int journal_hold(struct journal *j, struct journal_file *f, const struct range *leaves,
+                            uint32_t count);
+// As journal_sync; but where a write or sync has failed the journal is written anew from memory, and takes
+// the place of the old one: there may be room again. What is in memory is durable in any case, since it was
+// synced before it was journalled.
+MUST_CHECK int journal_renew(struct journal *j);
+// The files of which something is held, whether asked for in this run or not.
+void journal_each(const struct journal *j,
+                  void (*each)(void *arg, const struct entry *e, const struct range *held, uint32_t count),
+                  void *arg);
 
 // Walks the files that are held but were not asked for in this run: their temporary names, to be removed.
 // Calls `each` for files no journal_find/journal_file touched since open, and for the other versions that

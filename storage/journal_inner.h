@@ -10,9 +10,9 @@ enum journal_record { JOURNAL_FILE = 1, JOURNAL_LEAVES = 2, JOURNAL_GONE = 3 };
 
 enum {
     JOURNAL_VERSION = 1,
-    JOURNAL_LEAVES_MAX = 4096,                    // of one record
-    JOURNAL_FILE_BYTES = 8 + 8 + 12 + 12 + 8 + 4, // a FILE payload up to the path
-    JOURNAL_LEAVES_BYTES = 8 + 8,                 // a LEAVES payload up to the digests
+    JOURNAL_LEAVES_MAX = 4096,                         // of one record
+    JOURNAL_FILE_BYTES = 8 + 8 + 12 + 12 + 8 + 16 + 4, // a FILE payload up to the path
+    JOURNAL_LEAVES_BYTES = 8 + 8,                      // a LEAVES payload up to the digests
 };
 
 struct journal_file {
@@ -21,6 +21,7 @@ struct journal_file {
     uint64_t number;           // in the journal being written, once named
     bool named;                // its FILE record is in it
     bool asked;                // found or made since open
+    struct digest boot;        // under which its ranges were journalled; zero: unknown
     struct entry entry;        // type, path, size, times and inode; nothing else is known
     struct range *held;        // in leaves: sorted, disjoint, not touching
     uint32_t count, capacity;

@@ -73,6 +73,8 @@ static int replay_file(struct replay *r, struct wire_reader *in)
     e.mtime = get_time(in);
     e.ctime = get_time(in);
     e.inode = wire_get_u64(in);
+    struct digest boot;
+    wire_get_bytes(in, boot.bytes, sizeof(boot.bytes));
     size_t path_len = 0;
     e.path = wire_get_blob(in, PATH_BYTES_MAX, &path_len);
     e.path_len = (uint32_t)path_len;
@@ -84,7 +86,10 @@ static int replay_file(struct replay *r, struct wire_reader *in)
         return -EPROTO;
     struct journal_file *f;
     err = journal_table_add(r->table, &e, &f);
-    return err < 0 ? err : remember_number(r, f);
+    if (err < 0)
+        return err;
+    f->boot = boot;
+    return remember_number(r, f);
 }
 
 // The file of a number, or NULL.

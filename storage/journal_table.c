@@ -146,7 +146,7 @@ int journal_file_reserve(struct journal_file *f)
 void journal_file_hold(struct journal_file *f, uint64_t first, const void *leaves, uint64_t count)
 {
     assert(count > 0 && first < journal_file_leaves(f) && count <= journal_file_leaves(f) - first);
-    memcpy(&f->leaves[first], leaves, count * sizeof(struct digest));
+    memmove(&f->leaves[first], leaves, count * sizeof(struct digest)); // which may be its own
     // [low, high): the ranges that the new one touches or overlaps, to be one with it.
     uint64_t start = first, end = first + count;
     uint32_t low = first > 0 ? ranges_find(f->held, f->count, 0, first - 1) : 0;

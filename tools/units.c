@@ -67,32 +67,16 @@ int units_parse_time(const char *text, uint64_t *seconds)
     return parse(text, time_units, ARRAY_LEN(time_units), seconds);
 }
 
-// Three figures and the unit whose prefix leaves a number below `step`; whole numbers of the first unit.
-static const char *scaled(double value, double step, const char *const *names, size_t count,
-                          char out[UNITS_TEXT_BYTES])
-{
-    size_t i = 0;
-    // 999.5 would be printed as 1000.
-    while (i + 1 < count && value >= (step == 1000 ? 999.5 : 1023.5)) {
-        value /= step;
-        i++;
-    }
-    int decimals = i == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    snprintf(out, UNITS_TEXT_BYTES, "%.*f %s", decimals, value, names[i]);
-    return out;
-}
-
 const char *units_bytes(uint64_t bytes, char out[UNITS_TEXT_BYTES])
 {
-    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    return scaled((double)bytes, 1024, names, ARRAY_LEN(names), out);
+    return words_bytes(bytes, out);
 }
 
 const char *units_rate(double bytes_per_s, char out[UNITS_TEXT_BYTES])
 {
     static const char *const names[] = {"bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
     double bits = bytes_per_s > 0 ? bytes_per_s * 8 : 0; // not a number is none either
-    return scaled(bits < 1e18 ? bits : 1e18, 1000, names, ARRAY_LEN(names), out);
+    return words_scaled(bits < 1e18 ? bits : 1e18, 1000, names, ARRAY_LEN(names), out);
 }
 
 const char *units_seconds(double seconds, char out[UNITS_TEXT_BYTES])

@@ -3,7 +3,7 @@
 #ifndef PENSTOCK_TOOLS_UNITS_H
 #define PENSTOCK_TOOLS_UNITS_H
 
-#include "proto/base.h"
+#include "proto/words.h"
 
 // Each takes the whole text: decimal digits, then at most one unit (letters in any case). -EINVAL: it is no
 // such number (a sign, a fraction, an exponent, spaces, words behind it); -ERANGE: more than a u64 holds.
@@ -13,7 +13,7 @@ MUST_CHECK int units_parse_rate(const char *text, uint64_t *bits);    // k M G o
 MUST_CHECK int units_parse_time(const char *text, uint64_t *seconds); // s m h; seconds without a unit
 
 // The longest text that the functions below write, with its terminator.
-enum { UNITS_TEXT_BYTES = 32 };
+enum { UNITS_TEXT_BYTES = WORDS_BYTES };
 
 const char *units_bytes(uint64_t bytes,
                         char out[UNITS_TEXT_BYTES]); // "512 B", "1.50 KiB", "12.3 GiB", "999 TiB"

@@ -157,10 +157,20 @@ static void on_lease(struct coord *c, unsigned node, const struct message *messa
     pool_leased(c, &message->lease, now_ns);
 }
 
+static uint64_t bytes_missing(const struct coord *c)
+{
+    const struct coord_counters *n = &c->counters;
+    return n->bytes_needed > n->bytes_moved ? n->bytes_needed - n->bytes_moved : 0;
+}
+
 static void on_stripes_done(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     (void)node;
-    pool_stripes_done(c, &message->stripes_done, now_ns);
+    const struct msg_stripes_done *m = &message->stripes_done;
+    if (c->phase < PHASE_CLOSE)
+        pool_stripes_done(c, m, now_ns);
+    else // no work is given any more, but what became durable meanwhile is: the next run does not need it
+        c->counters.bytes_moved += u64_min(m->bytes, bytes_missing(c));
 }
 
 static void on_stripe_bad(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
@@ -168,6 +178,15 @@ static void on_stripe_bad(struct coord *c, unsigned node, const struct message *
     (void)node;
     (void)now_ns;
     coord_send(c, COORD_SOURCE, message);
+}
+
+static void on_notice(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    (void)now_ns;
+    char text[TEXT_BYTES_MAX + 1], shown[2 * TEXT_BYTES_MAX];
+    blob_string(&message->notice.text, text, sizeof text);
+    err_escape(shown, sizeof shown, text, strlen(text));
+    coord_notice(c, "%s: %s", c->cfg.names[node], shown);
 }
 
 static void on_stats(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
@@ -233,12 +252,13 @@ static const struct {
     [MESSAGE_SEGMENT_LAID] = {on_segment_laid, FROM_SOURCE, PHASE_RUN, PHASE_RETRY, true},
     // Words about stripes of files that failed may come when all entries are settled.
     [MESSAGE_LEASE] = {on_lease, FROM_DEST, PHASE_RUN, PHASE_FINISH, false},
-    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_FINISH, true},
+    [MESSAGE_STRIPES_DONE] = {on_stripes_done, FROM_DEST, PHASE_RUN, PHASE_CLOSE, true},
     [MESSAGE_STRIPE_BAD] = {on_stripe_bad, FROM_DEST, PHASE_RUN, PHASE_FINISH, false},
     [MESSAGE_ENTRIES_DONE] = {count_on_entries_done, FROM_ANY, PHASE_RUN, PHASE_RETRY, true},
     [MESSAGE_PROBLEM] = {count_on_problem, FROM_ANY, PHASE_RUN, PHASE_CLOSE, true},
     [MESSAGE_SEGMENT_DONE] = {on_segment_done, FROM_DEST, PHASE_RUN, PHASE_RETRY, true},
     [MESSAGE_FINISHED] = {end_on_finished, FROM_DEST, PHASE_FINISH, PHASE_FINISH, true},
+    [MESSAGE_NOTICE] = {on_notice, FROM_ANY, PHASE_OPEN_SOURCE, PHASE_CLOSE, true},
     [MESSAGE_CLOSED] = {end_on_closed, FROM_ANY, PHASE_CLOSE, PHASE_CLOSE, false},
     [MESSAGE_STREAM_STATS] = {on_stats, FROM_ANY, PHASE_LINK, PHASE_CLOSE, false},
 };

@@ -1,9 +1,11 @@
 // Entries as they are settled, and what goes wrong with them: the counters of the job and its exit status.
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 
 #include "mover/plan/coord_state.h"
 #include "proto/receipt.h"
+#include "proto/words.h"
 
 uint64_t count_settled(const struct coord_counters *n)
 {
@@ -166,4 +168,35 @@ void count_on_problem(struct coord *c, unsigned node, const struct message *mess
                                                     : RECEIPT_FAILED);
     }
     c->sink.problem(c->sink.arg, &err);
+}
+
+// What is kept and what the next run needs, as far as it is known.
+static void kept_words(const struct coord *c, uint64_t kept, char *out, size_t len)
+{
+    const struct coord_counters *n = &c->counters;
+    uint64_t needed = n->bytes_needed > n->bytes_moved ? n->bytes_needed - n->bytes_moved : 0;
+    const char *least = n->walked && pool_compared(c) ? "" : "at least ";
+    char kept_text[WORDS_BYTES], needed_text[WORDS_BYTES];
+    words_bytes(kept, kept_text);
+    words_bytes(needed, needed_text);
+    if (kept > 0 && needed > 0)
+        snprintf(out, len, "%s are kept in .penstock for the next run, which needs %s%s more", kept_text,
+                 least, needed_text);
+    else if (kept > 0)
+        snprintf(out, len, "%s are kept in .penstock for the next run", kept_text);
+    else if (needed > 0)
+        snprintf(out, len, "the next run needs %s%s", least, needed_text);
+    else
+        out[0] = '\0';
+}
+
+void count_stop_words(const struct coord *c, const struct msg_closed *closed, struct err *err)
+{
+    char kept[2 * WORDS_BYTES + 100], free_text[WORDS_BYTES];
+    kept_words(c, closed->kept_bytes, kept, sizeof kept);
+    if (err->os == ENOSPC) // with a quota it is not what is free that counts
+        snprintf(err->text, sizeof err->text, "%s%s%s are free", kept, kept[0] != '\0' ? "; " : "",
+                 words_bytes(closed->free_bytes, free_text));
+    else if (kept[0] != '\0')
+        snprintf(err->text, sizeof err->text, "%s", kept);
 }

@@ -13,6 +13,18 @@
 
 enum { SECOND_NS = 1000000000, WHERE_BYTES = 400 };
 
+// The failing storage that stopped the job, with what the next run finds and needs; `closed` NULL: the
+// destination said nothing any more.
+static void stop_told(struct coord *c, const struct msg_closed *closed)
+{
+    if (!c->stop_untold)
+        return;
+    c->stop_untold = false;
+    if (closed != NULL)
+        count_stop_words(c, closed, &c->stop);
+    c->sink.problem(c->sink.arg, &c->stop);
+}
+
 static void end_if_closed(struct coord *c)
 {
     if (c->phase != PHASE_CLOSE)
@@ -20,6 +32,7 @@ static void end_if_closed(struct coord *c)
     for (unsigned n = 0; n < COORD_NODES; n++)
         if (!c->nodes[n].closed && !c->nodes[n].lost)
             return;
+    stop_told(c, NULL);
     c->phase = PHASE_ENDED;
     c->deadline_ns = UINT64_MAX;
     int exit_status = c->exit_status;
@@ -61,8 +74,12 @@ void coord_stop(struct coord *c, const struct err *err, uint64_t now_ns)
     bool told = c->phase == PHASE_CLOSE && c->stopped && exit_status == c->exit_status;
     c->exit_status = exit_status;
     c->stopped = true;
-    if (!told)
+    if (err->class == ERR_STORAGE && c->phase >= PHASE_LINK && c->phase < PHASE_CLOSE) {
+        c->stop = *err; // told with what the destination says when it has closed
+        c->stop_untold = true;
+    } else if (!told) {
         c->sink.problem(c->sink.arg, err);
+    }
     if (c->phase != PHASE_CLOSE)
         close_all(c, false, now_ns);
     else
@@ -175,6 +192,8 @@ void end_on_finished(struct coord *c, unsigned node, const struct message *messa
 void end_on_closed(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     (void)now_ns;
+    if (node == COORD_DEST)
+        stop_told(c, &message->closed);
     c->sink.closed(c->sink.arg, node, &message->closed);
     c->nodes[node].closed = true;
     end_if_closed(c);

@@ -28,6 +28,14 @@ bool pool_empty(const struct coord *c)
     return c->segments == NULL;
 }
 
+bool pool_compared(const struct coord *c)
+{
+    const struct coord_segment *s = c->segments;
+    while (s != NULL && s->placed)
+        s = s->after;
+    return s == NULL;
+}
+
 static void segment_free(struct coord_segment *s)
 {
     while (s->settled != NULL) {

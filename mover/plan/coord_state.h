@@ -120,6 +120,8 @@ struct coord {
     bool stopped;         // by more than hearsay
     bool hearsay;         // an agent told that the other is lost, or broke the rules
     bool finished;        // as CLOSE said
+    bool stop_untold;     // storage stopped it: `stop` waits for the destination's last word
+    struct err stop;
     uint64_t deadline_ns; // of the closing; UINT64_MAX: none
     struct {
         struct err err;
@@ -160,6 +162,9 @@ void open_on_source_opened(struct coord *c, unsigned node, const struct message 
 void open_on_dest_opened(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns);
 
 // coord_count.c: entries and problems
+// Adds to the words of an error of the destination's storage what is kept, what the next run needs and what
+// is free.
+void count_stop_words(const struct coord *c, const struct msg_closed *closed, struct err *err);
 uint64_t count_settled(const struct coord_counters *n);
 // Entries of segments of which only the destination has spoken so far.
 uint64_t count_unclosed(const struct coord *c);
@@ -192,6 +197,7 @@ void pool_stripes_done(struct coord *c, const struct msg_stripes_done *m, uint64
 void pool_segment_done(struct coord *c, uint64_t segment, uint64_t now_ns);
 void pool_lease_more(struct coord *c, uint64_t now_ns);
 bool pool_empty(const struct coord *c);
+bool pool_compared(const struct coord *c); // of every segment that is known it is known what it needs
 void pool_free(struct coord *c);
 
 #endif

@@ -180,6 +180,26 @@ replaced_alike() {
     same_copy source copied
 }
 
+# The machine of the destination was started anew meanwhile: what was promised before is read again, and what its disk
+# has lost (LEAF...) is moved once more. No byte is trusted that nobody read.
+another_boot() {
+    fresh
+    local held lost=($ROW)
+    mkdir source
+    head -c $((300 * MIB - 17)) /dev/urandom >source/file
+    start_copy job --rate "$RATE" source/ copied
+    wait_event job "$HALF"
+    kill -KILL "$(agent_pid job destination)"
+    end_copy job 6
+    held=$(/usr/bin/python3 "$LIB/other_boot.py" copied/.penstock "${lost[@]}")
+    [[ $held -gt $((100 * MIB)) ]] || fail "only $held bytes were held"
+    copy 0 source/ copied
+    told ".bytes.moved == $((300 * MIB - 17 - held + ${#lost[@]} * MIB))"
+    grep -F 'started anew' "$OUT" | grep -F 'read again' | grep -qF " $((held / MIB)) MiB" || fail 'nobody says what is read again'
+    same_copy source copied
+    no_leftovers copied
+}
+
 # SIGNAL COUNT: asked to end, as a terminal does it for the whole group.
 SIGNALS=("INT 1" "TERM 1" "HUP 1" "INT 2")
 
@@ -213,6 +233,9 @@ case_run old_files old_files
 case_run names_last names_last
 case_run source_changes source_changes
 case_run replaced_alike replaced_alike
+for ROW in '' 0 '3 9 -1'; do
+    case_run "another_boot_lost_${ROW// /_}" another_boot
+done
 for ROW in "${SIGNALS[@]}"; do
     # shellcheck disable=SC2086 # words
     set -- $ROW

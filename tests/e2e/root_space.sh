@@ -32,9 +32,12 @@ grow() {
 }
 
 begin() {
-    if mountpoint -q "$WORK/case/disk"; then
-        umount --lazy "$WORK/case/disk"
-    fi
+    local at
+    for at in disk copied/mnt; do
+        if mountpoint -q "$WORK/case/$at"; then
+            umount --lazy "$WORK/case/$at"
+        fi
+    done
     fresh
     mkdir source
 }
@@ -143,6 +146,101 @@ in_memory() {
     no_leftovers disk
 }
 
+# Bytes that a job has left in temporary files: whole leaves, without what the file system notes about them.
+left_bytes() {
+    find "$1" \( -path '*/.penstock/temp/*' -o -name '.penstock-*' \) -type f -printf "%b\n" | jq -s "(add // 0) * 512 / $MIB | floor | . * $MIB"
+}
+
+# Two files, for one of which there is room. What of the other is durable stays, is told, and is not moved again; all
+# else is given back.
+gives_back() {
+    begin
+    local free left moved
+    disk 300M
+    head -c $((200 * MIB)) /dev/urandom >source/a
+    head -c $((200 * MIB)) /dev/urandom >source/b
+    free=$(df --output=avail -B1 disk | tail -n 1)
+    FULL_AT='' full --rate 800M source/ disk
+    moved=$(jq .bytes.moved "$REPORT")
+    left=$(left_bytes disk)
+    told '.problems[0].text | test("are kept in .penstock for the next run, which needs [0-9.]+ MiB more; [0-9.]+ MiB are free")'
+    [[ $moved -gt 0 && $moved -lt $((200 * MIB)) ]] || fail "$moved bytes were moved: no file half done"
+    is "$moved" "$left" 'bytes that are kept'
+    [[ $(df --output=avail -B1 disk | tail -n 1) -gt $((free - left - 8 * MIB)) ]] || fail 'room is kept for nothing'
+    says "$((left / MIB))" 'MiB are kept' "needs $((400 - left / MIB))"
+    grow 500M
+    copy 0 source/ disk
+    told ".bytes.moved == $((400 * MIB - left))"
+    same_copy source disk
+    no_leftovers disk
+}
+
+# Nor does an interrupted job keep more than what it made durable.
+interrupted() {
+    begin
+    local free left
+    disk 300M
+    head -c $((200 * MIB)) /dev/urandom >source/a
+    free=$(df --output=avail -B1 disk | tail -n 1)
+    start_copy job --rate 400M source/ disk
+    wait_event job '.event == "snapshot" and .bytes.moved > 0'
+    kill -INT "${PID[job]}"
+    end_copy job 5
+    left=$(left_bytes disk)
+    [[ $left -gt 0 && $left -lt $((200 * MIB)) ]] || fail "$left bytes are kept"
+    [[ $(df --output=avail -B1 disk | tail -n 1) -gt $((free - left - 8 * MIB)) ]] || fail 'room is kept for nothing'
+    copy 0 source/ disk
+    told ".bytes.moved == $((200 * MIB - left))"
+    same_copy source disk
+    no_leftovers disk
+}
+
+# Where a mount lies in the destination, temporary files lie beside their targets: of a job that was killed too, they are
+# found by the next one, whatever has become of the source.
+beside() {
+    begin
+    local file
+    mkdir copied
+    disk 300M
+    mkdir copied/mnt source/mnt source/mnt/deep
+    umount disk
+    mount -o loop image copied/mnt
+    for file in source/mnt/{one,deep/two,three}; do
+        head -c $((30 * MIB)) /dev/urandom >"$file"
+    done
+    start_copy job --rate 200M --streams 1 source/ copied
+    wait_event job '.event == "snapshot" and .bytes.moved > 0'
+    kill -KILL "$(agent_pid job destination)"
+    end_copy job 6
+    [[ $(find copied/mnt -name '.penstock-*' | wc -l) -gt 0 ]] || fail 'the case does not try what it should'
+    rm source/mnt/one
+    mv source/mnt/deep/two source/mnt/deep/four
+    copy 0 source/ copied
+    no_leftovers copied
+    is "$(stat -c %y source/mnt source/mnt/deep)" "$(stat -c %y copied/mnt copied/mnt/deep)" 'times of directories'
+    cmp source/mnt/deep/four copied/mnt/deep/four
+    cmp source/mnt/three copied/mnt/three
+    umount copied/mnt
+}
+
+# What cannot be removed at the end is told.
+stays() {
+    begin
+    disk 64M
+    head -c $((20 * MIB)) /dev/urandom >source/a
+    start_copy job --rate 100M --json "$REPORT" source/ disk
+    wait_event job '.event == "snapshot" and .bytes.moved > 0'
+    mkdir disk/.penstock/folder
+    touch disk/.penstock/folder/file
+    chattr +i disk/.penstock/folder/file
+    end_copy job 1
+    told '.problems | length == 1 and .[0].path == ".penstock" and .[0].operation == "remove" and .[0].errno == 1'
+    chattr -i disk/.penstock/folder/file
+    copy 0 source/ disk
+    same_copy source disk
+    no_leftovers disk
+}
+
 # Room in bytes, but not for another file.
 inodes() {
     begin
@@ -198,7 +296,7 @@ no_room_for_receipts() {
     same_copy source copied
 }
 
-for ROW in one_large some_large packed taken_meanwhile in_memory inodes no_room_at_all read_only no_room_for_receipts; do
+for ROW in one_large some_large packed taken_meanwhile in_memory gives_back interrupted beside stays inodes no_room_at_all read_only no_room_for_receipts; do
     case_run "$ROW" "$ROW"
 done
 umount --lazy "$WORK/case/disk"

@@ -64,6 +64,7 @@ static bool read_file(struct reading *r, struct wire_reader *in, uint64_t number
     e.ctime.s = (int64_t)wire_get_u64(in);
     e.ctime.ns = wire_get_u32(in);
     e.inode = wire_get_u64(in);
+    (void)wire_get_span(in, 16); // the boot
     size_t len = 0;
     e.path = wire_get_blob(in, PATH_BYTES_MAX, &len);
     e.path_len = (uint32_t)len;

@@ -199,6 +199,15 @@ int fs_truncate(struct inode *f, uint64_t size)
     return 0;
 }
 
+int fs_punch(struct inode *f, uint64_t offset, uint64_t len)
+{
+    assert(offset % BLOCK_BYTES == 0 && len % BLOCK_BYTES == 0 && len > 0);
+    for (uint64_t i = offset / BLOCK_BYTES; i < (offset + len) / BLOCK_BYTES && i < f->room; i++)
+        drop_seen(f, i);
+    f->seen.mtime = f->ctime = fs_now();
+    return 0;
+}
+
 int fs_set_target(struct inode *f, const char *target)
 {
     f->target = strdup(target);
@@ -301,6 +310,12 @@ static void crash_inode(struct inode *f, struct rng *rng, unsigned keep_percent)
     f->seen.size = f->kept.size = size;
     f->locked_by = NULL;
     f->links = 0;
+}
+
+void fs_spoil(struct inode *f, uint64_t number)
+{
+    if (fs_block(f, number, true) != NULL)
+        memset(f->kept_blocks[number], 0x5a, BLOCK_BYTES / 2);
 }
 
 void fs_crash(struct fs *fs)

@@ -67,6 +67,7 @@ int fs_rename(struct inode *from, const char *name, struct inode *to, const char
 size_t fs_read(const struct inode *f, void *buf, size_t len, uint64_t offset);
 int fs_write(struct inode *f, const void *buf, size_t len, uint64_t offset); // 0 or -ENOSPC; moves the mtime
 int fs_truncate(struct inode *f, uint64_t size);
+int fs_punch(struct inode *f, uint64_t offset, uint64_t len); // whole blocks
 int fs_set_target(struct inode *f, const char *target);
 // The block with this number as it is seen or kept; NULL: a hole.
 const uint8_t *fs_block(const struct inode *f, uint64_t number, bool kept);
@@ -79,5 +80,6 @@ void fs_sync_all(struct fs *fs);
 void fs_sync_fails(struct inode *f);
 void fs_sync_all_fails(struct fs *fs);
 void fs_crash(struct fs *fs);
+void fs_spoil(struct inode *f, uint64_t number); // a durable block turns out to hold something else
 
 #endif

@@ -34,8 +34,9 @@ struct item {
 struct model {
     struct item items[ITEMS_MAX];
     unsigned count;
-    uint64_t user;   // owner of the source's entries
-    bool temps_lost; // somebody has removed temporary files at the destination
+    uint64_t user;     // owner of the source's entries
+    bool temps_lost;   // somebody has removed temporary files at the destination
+    bool temps_spoilt; // or its disk did not keep what it called synced
 };
 
 struct shape {

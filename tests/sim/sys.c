@@ -88,10 +88,11 @@ ssize_t sys_pread_full(int fd, void *buf, size_t len, uint64_t offset)
     size_t done = 0;
     while (done < len) {
         ssize_t n = sys_pread(fd, (uint8_t *)buf + done, len - done, offset + done);
+        // Direct I/O that ended with the file refuses to go on from an odd offset.
+        if (n == 0 || (n == -EINVAL && done > 0 && offset + done >= file_of(fd)->inode->seen.size))
+            break;
         if (n < 0)
             return n;
-        if (n == 0)
-            break;
         done += (size_t)n;
     }
     return (ssize_t)done;
@@ -130,10 +131,13 @@ int sys_ftruncate(int fd, uint64_t len)
 int sys_fallocate(int fd, int mode, uint64_t offset, uint64_t len)
 {
     struct open_file *f = file_of(fd);
-    assert(mode == 0);
+    bool punches = mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+    assert(mode == 0 || punches);
     int rc = sys_begin("fallocate");
     if (rc < 0)
         return rc;
+    if (punches)
+        return fs_punch(f->inode, offset, len);
     if (u64_div_up(len, BLOCK_BYTES) > fs_free_blocks(f->inode->fs))
         return -ENOSPC;
     if (offset + len > f->inode->seen.size)

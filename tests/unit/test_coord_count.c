@@ -1,4 +1,5 @@
 // The coordinator machine: entries and problems as they are counted, and the exit status that they lead to.
+#include <errno.h>
 #include <string.h>
 
 #include <CUnit/CUnit.h>
@@ -348,10 +349,68 @@ static void test_heaviest(void)
     }
 }
 
+// What stopped the job says what is kept, what the next run needs and what is free: of what is known.
+static void test_room(void)
+{
+    static const struct {
+        int os;
+        bool walked, compared, says_closed;
+        uint64_t moved; // of it the last 100 are told when the job is being closed
+        uint64_t kept, room;
+        const char *text;
+    } table[] = {
+        {ENOSPC, true, true, true, 100, 100, MIB,
+         "100 B are kept in .penstock for the next run, which needs 200 B "
+         "more; 1.00 MiB are free"},
+        {ENOSPC, true, false, true, 0, 0, 0, "the next run needs at least 300 B; 0 B are free"},
+        {ENOSPC, false, true, true, 0, 0, 5, "the next run needs at least 300 B; 5 B are free"},
+        {EDQUOT, true, true, true, 100, 100, MIB,
+         "100 B are kept in .penstock for the next run, which needs 200 B "
+         "more"},
+        {EIO, true, true, true, 300, 7, 9, "7 B are kept in .penstock for the next run"},
+        {EIO, true, true, true, 300, 0, 9, "words"},
+        {ENOSPC, true, true, true, 300, 0, 9, "9 B are free"},
+        {ENOSPC, true, true, false, 100, 0, 0, "words"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct coord_kit k;
+        struct err err;
+        kit_begin_in(&k, KIT_RUN);
+        kit_segment(&k, 0, 3, 3, table[i].walked && table[i].compared);
+        if (!table[i].compared)
+            kit_closed_segment(&k, 1, 5, table[i].walked);
+        struct msg_lease lease = kit_expect(&k, COORD_DEST, MESSAGE_LEASE)->lease;
+        kit_answer(&k, &lease);
+        uint64_t stripes = table[i].moved / 100;
+        for (uint64_t stripe = 0; stripe + 1 < stripes; stripe++)
+            kit_durable(&k, stripe, 1);
+        err_set(&err, ERR_STORAGE, table[i].os, "write", "f", 1, "words");
+        struct message fail = {0}, closed = {.type = MESSAGE_CLOSED};
+        message_from_err(&err, &fail);
+        kit_say(&k, COORD_DEST, &fail);
+        CU_ASSERT_EQUAL(k.problems, 0);
+        if (stripes > 0)
+            kit_durable(&k, stripes - 1, 1);
+        kit_closed(&k, COORD_SOURCE);
+        closed.closed.kept_bytes = table[i].kept;
+        closed.closed.free_bytes = table[i].room;
+        k.gone[COORD_DEST] = true;
+        if (table[i].says_closed)
+            kit_say(&k, COORD_DEST, &closed);
+        else
+            kit_lose(&k, COORD_DEST);
+        CU_ASSERT(k.problems == 1 && k.problem.class == ERR_STORAGE && k.problem.os == table[i].os);
+        CU_ASSERT_STRING_EQUAL(k.problem.text, table[i].text);
+        CU_ASSERT(k.ends == 1 && k.exit_status == 4);
+        kit_end(&k);
+    }
+}
+
 void suite_coord_count(void)
 {
     CU_pSuite s = CU_add_suite("coord_count", NULL, NULL);
     CU_add_test(s, "records", test_records);
+    CU_add_test(s, "room", test_room);
     CU_add_test(s, "files", test_files);
     CU_add_test(s, "records_first", test_records_first);
     CU_add_test(s, "records_unread", test_records_unread);

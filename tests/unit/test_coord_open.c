@@ -25,12 +25,13 @@ static const struct {
     [MESSAGE_SEGMENT_LAID] = {{true, false}, KIT_RUN, KIT_RETRY},
     // What is said of stripes of files that failed may still be on its way when all entries are settled.
     [MESSAGE_LEASE] = {{false, true}, KIT_RUN, KIT_FINISH},
-    [MESSAGE_STRIPES_DONE] = {{false, true}, KIT_RUN, KIT_FINISH},
+    [MESSAGE_STRIPES_DONE] = {{false, true}, KIT_RUN, KIT_CLOSE},
     [MESSAGE_STRIPE_BAD] = {{false, true}, KIT_RUN, KIT_FINISH},
     [MESSAGE_ENTRIES_DONE] = {{true, true}, KIT_RUN, KIT_RETRY},
     [MESSAGE_PROBLEM] = {{true, true}, KIT_RUN, KIT_CLOSE},
     [MESSAGE_SEGMENT_DONE] = {{false, true}, KIT_RUN, KIT_RETRY},
     [MESSAGE_FINISHED] = {{false, true}, KIT_FINISH, KIT_FINISH},
+    [MESSAGE_NOTICE] = {{true, true}, KIT_OPEN_SOURCE, KIT_CLOSE},
     [MESSAGE_CLOSED] = {{true, true}, KIT_CLOSE, KIT_CLOSE},
     [MESSAGE_STREAM_STATS] = {{true, true}, KIT_LINK, KIT_CLOSE},
 };

@@ -5,82 +5,18 @@
 
 #include <CUnit/CUnit.h>
 
-#include "mover/dest_agent.h"
-#include "tests/unit/tree.h"
+#include "tests/unit/dest_agent_kit.h"
 
-// A destination agent of which nothing stands but its machine and its mailbox, with one segment: a large file
-// of five stripes, two small ones that share the sixth, and a directory.
-struct kit {
-    struct agent agent;
-    struct dest_agent *d;
-    struct work work;
-    struct dest_side side;
-    struct mail *mail; // taken from the mailbox
-    struct message message;
-};
-
-enum { LARGE, SMALL, OTHER_SMALL, DIR, ENTRIES, FIRST = 100 };
+// One segment: a large file of five stripes, two small ones that share the sixth, and a directory.
+enum { LARGE, SMALL, OTHER_SMALL, FOLDER, ENTRIES, FIRST = KIT_FIRST };
 
 static void kit_begin(struct kit *k)
 {
     struct entry entries[ENTRIES] = {[LARGE] = tree_file("large", 5 * MIB),
                                      [SMALL] = tree_file("small", 10),
                                      [OTHER_SMALL] = tree_file("other", 10),
-                                     [DIR] = tree_dir("dir")};
-    uint64_t stripes[ENTRIES], first;
-    memset(k, 0, sizeof *k);
-    k->d = calloc(1, sizeof *k->d);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(k->d);
-    k->agent.mailbox = mailbox_new();
-    k->d->agent = &k->agent;
-    k->d->plan = dest_plan_new();
-    CU_ASSERT_FATAL(k->agent.mailbox != NULL && k->d->plan != NULL);
-    pthread_mutex_init(&k->d->plan_lock, NULL);
-    pthread_cond_init(&k->d->written, NULL);
-    struct segment *s = tree_segment(4, entries, ENTRIES);
-    struct need *n = tree_need_all(s);
-    k->work = (struct work){
-        .number = 4, .segment = s, .need = n, .layout = tree_layout(s, n, MIB), .side = &k->side};
-    CU_ASSERT_EQUAL_FATAL(layout_place(k->work.layout, FIRST), 0);
-    for (uint32_t i = 0; i < ENTRIES; i++)
-        stripes[i] = layout_entry_stripes(k->work.layout, i, &first);
-    CU_ASSERT_EQUAL_FATAL(dest_plan_segment(k->d->plan, 4, ENTRIES, stripes, ENTRIES - 1), 0);
-}
-
-static void kit_end(struct kit *k)
-{
-    free(k->mail);
-    layout_free(k->work.layout);
-    need_free(k->work.need);
-    segment_free(k->work.segment);
-    dest_plan_free(k->d->plan);
-    pthread_mutex_destroy(&k->d->plan_lock);
-    pthread_cond_destroy(&k->d->written);
-    mailbox_free(k->agent.mailbox);
-    free(k->d);
-}
-
-// The next word to the coordinator; blobs hold until the next call. NULL: there is none.
-static const struct message *kit_word(struct kit *k)
-{
-    struct mail *first = k->mail != NULL ? k->mail->next : NULL;
-    free(k->mail);
-    k->mail = first != NULL ? first : mailbox_take(k->agent.mailbox);
-    if (k->mail == NULL)
-        return NULL;
-    uint32_t len;
-    uint16_t type;
-    CU_ASSERT_EQUAL_FATAL(message_head(k->mail->bytes, MESSAGE_BYTES_MAX, &len, &type), 0);
-    CU_ASSERT_EQUAL_FATAL(message_decode(type, k->mail->bytes + MESSAGE_HEAD_BYTES, len, &k->message), 0);
-    return &k->message;
-}
-
-static const struct message *kit_expect(struct kit *k, enum message_type type)
-{
-    const struct message *m = kit_word(k);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-    CU_ASSERT_EQUAL_FATAL(m->type, type);
-    return m;
+                                     [FOLDER] = tree_dir("dir")};
+    kit_begin_with(k, entries, ENTRIES, ENTRIES - 1);
 }
 
 static void expect_run(struct kit *k, uint64_t first, uint64_t count)
@@ -181,6 +117,8 @@ static void test_segment_done(void)
     fail(&k, OTHER_SMALL, ERR_ENTRY);
     expect_record(&k, "other", RECEIPT_FAILED);
     expect_problem(&k, OTHER_SMALL, PROBLEM_RECORDED, ERR_ENTRY);
+    CU_ASSERT_PTR_NULL(kit_word(&k)); // the large one is settled when its temporary file is gone
+    kit_run_drops(&k);
     CU_ASSERT_EQUAL(kit_expect(&k, MESSAGE_SEGMENT_DONE)->segment_done.segment, 4);
     settle_entries(k.d, &k.work, 0); // its stripe is committed, and has nothing to say
     CU_ASSERT_PTR_NULL(kit_word(&k));

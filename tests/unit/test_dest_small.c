@@ -90,9 +90,9 @@ static void test_leftover(void)
     CU_ASSERT_TRUE(kit_says(s.fd, "f", "two"));
     CU_ASSERT_TRUE(kit_says(s.fd, "victim", "whole"));
     CU_ASSERT_EQUAL(kit_small_write(&d, cache, &e, "old"), 0);
-    dest_small_discard(&d, &e);
+    dest_temp_discard(&d, &e);
     CU_ASSERT_EQUAL(kit_names(d.temp_fd), 0);
-    dest_small_discard(&d, &e);
+    dest_temp_discard(&d, &e);
     CU_ASSERT_TRUE(kit_says(s.fd, "f", "two"));
     path_cache_free(cache);
     CU_ASSERT_EQUAL(dest_close(&d, true), 0);
@@ -125,7 +125,7 @@ static void test_refused(void)
         if (table[i].write_err == 0)
             CU_ASSERT_EQUAL(dest_small_publish(&d, cache, &e), table[i].publish_err);
         CU_ASSERT_EQUAL(kit_names(d.temp_fd), table[i].write_err == 0);
-        dest_small_discard(&d, &e);
+        dest_temp_discard(&d, &e);
         struct entry link = tree_link(table[i].path, "text");
         CU_ASSERT_EQUAL(dest_make_link(&d, cache, &link), table[i].write_err ? table[i].write_err : -EISDIR);
         CU_ASSERT_EQUAL(kit_names(d.temp_fd), 0);

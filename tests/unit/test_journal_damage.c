@@ -271,11 +271,12 @@ static void test_vector(void)
     static const char *const vector[] = {
         "50454e53544f434b0100000001000000a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"
         "b0b1b2b3b4b5b6b7b8b9babbbcbdbebf0000000000000000b0d7e5864d267d72",
-        "370000000100000000000000000000000000000000000000010020000000000000f153650000000015cd5b07"
-        "01f1536500000000ffc99a3b671200000000000003000000612f62f6237954aaa5cbe2",
+        "470000000100000000000000000000000000000000000000010020000000000000f153650000000015cd5b07"
+        "01f1536500000000ffc99a3b6712000000000000e0e1e2e3e4e5e6e7e8e9eaebecedeeef03000000612f62"
+        "4dfc28dcf8d68109",
         "3000000002000000010000000000000000000000000000000100000000000000"
-        "c0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedfd297979a54703950",
-        "080000000300000002000000000000000000000000000000bf20486a36ba5aa5",
+        "c0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedf571481dc15d01d12",
+        "080000000300000002000000000000000000000000000000ff226cf20f4e6e06",
     };
     struct scratch s = scratch_begin();
     uint8_t bytes[512];
@@ -326,6 +327,7 @@ static void forge_file(struct forged *f, uint64_t number, const struct entry *e)
     wire_put_u64(&w, (uint64_t)e->ctime.s);
     wire_put_u32(&w, e->ctime.ns);
     wire_put_u64(&w, e->inode);
+    wire_put_zeros(&w, 16);
     wire_put_blob(&w, e->path, e->path_len);
     forge(f, 1, &w);
 }
