@@ -51,6 +51,11 @@ void agent_peer_lost(struct agent *a, int error)
     agent_fail(a, &err);
 }
 
+uint64_t agent_stream_rate(const struct agent *a)
+{
+    return a->job.rate_bits > 0 ? u64_max(a->job.rate_bits / 8 / a->job.streams, 1) : 0;
+}
+
 void agent_wake_streams(struct agent *a)
 {
     for (uint32_t i = 0; i < a->job.streams; i++)

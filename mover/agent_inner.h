@@ -86,6 +86,8 @@ void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum probl
                    const struct err *err);
 // The peer connection ended with -errno before the job did.
 void agent_peer_lost(struct agent *a, int error);
+// The cap of one stream in bytes per second; 0: none.
+uint64_t agent_stream_rate(const struct agent *a);
 // Control thread: every data stream looks for work.
 void agent_wake_streams(struct agent *a);
 

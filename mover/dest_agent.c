@@ -361,7 +361,8 @@ static void begin_data(void *self, struct stream *s)
                                   .engine = job->engine,
                                   .slots = job->slots,
                                   .stripe_bytes = job->stripe_bytes,
-                                  .encrypt = job->encrypt};
+                                  .encrypt = job->encrypt,
+                                  .rate_bytes_s = agent_stream_rate(d->agent)};
     int rc = receiver_new(&cfg, s, &d->receivers[stream_index(s)]);
     if (rc == 0)
         return;

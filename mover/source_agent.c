@@ -326,8 +326,7 @@ static void begin_data(void *self, struct stream *stream)
                                 .slots = job->slots,
                                 .stripe_bytes = job->stripe_bytes,
                                 .encrypt = job->encrypt,
-                                .rate_bytes_s =
-                                    job->rate_bits > 0 ? u64_max(job->rate_bits / 8 / job->streams, 1) : 0,
+                                .rate_bytes_s = agent_stream_rate(s->agent),
                                 .mailbox = s->agent->mailbox};
     int rc = sender_new(&cfg, stream, &s->senders[stream_index(stream)]);
     if (rc == 0)
