@@ -11,6 +11,7 @@
 #include "mover/door.h"
 #include "mover/engine.h"
 #include "mover/mailbox.h"
+#include "mover/storage_watch.h"
 #include "mover/stream.h"
 #include "mover/work.h"
 #include "storage/source.h"
@@ -67,6 +68,8 @@ struct agent {
     bool hello, opened, closing, finished, over;
     bool resting; // accept found no descriptor: the listener rests until one is given back
     uint64_t ping_ns;
+    struct storage_watch *watch; // of the roles that transfer; else NULL
+    bool unanswered;             // its time limit has passed, and FAIL is said
     struct agent_job job;
     const struct role *role;
     void *self;

@@ -71,6 +71,7 @@ struct dest_agent {
     pthread_mutex_t files_lock; // opening of large files
     pthread_mutex_t journal_lock;
     struct journal *journal;
+    struct storage_wait comparing, committing; // what the peer thread and the commit thread wait for
     pthread_t commit_thread;
     bool commit_running;
     int dirs_fd; // directories seen, for the closing pass: encoded segments, each followed by its length

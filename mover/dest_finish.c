@@ -46,6 +46,7 @@ static int finish_one(struct dest_agent *d, const struct entry *e)
         d->root_listed = true;
         return 0;
     }
+    storage_watch_begin(d->agent->watch, &d->comparing, "finish directories", NULL);
     int rc = dest_finish_dir(&d->dest, e);
     if (rc == 0)
         return 0;

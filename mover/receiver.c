@@ -282,6 +282,7 @@ int receiver_new(const struct receiver_config *cfg, struct stream *stream, struc
         return rc;
     }
     for (uint32_t i = 0; i < cfg->slots; i++) {
+        r->slots[i].watch = cfg->watch;
         r->slots[i].next = r->idle;
         r->idle = &r->slots[i];
     }

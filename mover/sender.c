@@ -294,6 +294,7 @@ int sender_new(const struct sender_config *cfg, struct stream *stream, struct se
     }
     sender_files_init(&s->files, s->engine, cfg->source->roots, cfg->source->direct, cfg->source->in_memory);
     for (uint32_t i = 0; i < cfg->slots; i++) {
+        s->slots[i].watch = cfg->watch;
         s->slots[i].next = s->idle;
         s->idle = &s->slots[i];
     }

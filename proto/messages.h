@@ -121,6 +121,10 @@
     F(u32, session)            \
     F(u32, stream) F(u64, bytes) F(u64, resent_bytes) F(u64, elapsed_us) F(u64, retransmits) F(u32, rtt_us)
 
+// [A] what people should know, in the words of an error: storage that is slow to answer, and that it has
+// answered.
+#define MSG_NOTICE(F, B) B(op, 31) B(path, 1023) B(text, TEXT_BYTES_MAX)
+
 // [A] role OPEN_VERIFY: the directory is there; root: its path for people.
 #define MSG_VERIFY_OPENED(F, B) B(root, 2 * KIB)
 // [C] read these entries again: list of blobs, at least one, each an entry record of a receipt
@@ -164,6 +168,7 @@
     M(30, STREAM_STATS, stream_stats)         \
     M(31, VERIFY_OPENED, verify_opened)       \
     M(32, CHECK, check)                       \
-    M(33, CHECKED, checked)
+    M(33, CHECKED, checked)                   \
+    M(34, NOTICE, notice)
 
 #endif

@@ -268,6 +268,19 @@ static void on_link_failed(struct coord *c, unsigned node, const struct message 
     link_failed(c, node, &message->link_failed, now_ns);
 }
 
+static void on_notice(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
+{
+    (void)now_ns;
+    const struct msg_notice *m = &message->notice;
+    struct err err = {.class = ERR_NONE};
+    char line[1024];
+    blob_string(&m->op, err.op, sizeof err.op);
+    blob_string(&m->path, err.path, sizeof err.path);
+    blob_string(&m->text, err.text, sizeof err.text);
+    snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
+    coord_notice(c, "%s", err_line(&err, line, sizeof line));
+}
+
 static void on_ping(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     (void)now_ns;
@@ -312,6 +325,7 @@ static const struct {
     [MESSAGE_SEGMENT_DONE] = {on_segment_done, FROM_DEST, PHASE_RUN, PHASE_RETRY},
     [MESSAGE_FINISHED] = {on_finished, FROM_DEST, PHASE_FINISH, PHASE_FINISH},
     [MESSAGE_CLOSED] = {on_closed, FROM_ANY, PHASE_CLOSE, PHASE_CLOSE},
+    [MESSAGE_NOTICE] = {on_notice, FROM_ANY, PHASE_HELLO, PHASE_CLOSE},
     [MESSAGE_STREAM_STATS] = {on_stats, FROM_ANY, PHASE_LINK, PHASE_CLOSE},
 };
 
