@@ -133,6 +133,9 @@ void dest_group_free(struct dest_agent *d, struct dest_written *group); // NULL 
 // dest_finish.c: directories
 MUST_CHECK int dest_dirs_add(struct dest_agent *d, const struct entry *e);
 MUST_CHECK int dest_dirs_finish(struct dest_agent *d);
+// What failed files leave may be much: it goes here, where nobody waits, and not when the job closes. What
+// stays is told then.
+void dest_remove_temp(struct dest_agent *d);
 // The destination root, at `fd`, when the job listed it: after `.penstock` is gone, which changes its time
 // and could not go from a directory without write permission.
 MUST_CHECK int dest_root_finish(const struct dest_agent *d, int fd);

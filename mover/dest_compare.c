@@ -460,17 +460,12 @@ static int finish_if_asked(struct dest_agent *d)
     pthread_mutex_unlock(&d->plan_lock);
     if (!asked)
         return 0;
-    storage_watch_begin(d->agent->watch, &d->comparing, "finish directories", NULL);
     int rc = dest_dirs_finish(d);
-    storage_watch_end(d->agent->watch, &d->comparing);
     if (rc < 0) {
         dest_stop_storage(d, rc, "finish directories", NULL);
         return rc;
     }
-    // What failed files leave may be much: it goes here, where nobody waits, and not when the job closes.
-    // What stays is told then.
-    int left = path_remove_tree(d->dest.state_fd, "temp");
-    (void)left;
+    dest_remove_temp(d);
     struct message m = {.type = MESSAGE_FINISHED, .finished = {.directories = d->dir_count}};
     mailbox_post(d->agent->mailbox, &m);
     return 0;

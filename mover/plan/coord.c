@@ -116,12 +116,14 @@ void coord_stop(struct coord *c, const struct err *err, uint64_t now_ns)
     // A job that ends on an error closes its connections however it can: what is lost then says nothing more.
     if (!c->failed || err_class_exit(err->class) != err_class_exit(ERR_LOST))
         c->exit_status = err_exit_worse(c->exit_status, err_class_exit(err->class));
+    bool first = c->phase != PHASE_CLOSE || (!c->failed && err->class == ERR_LOST);
+    c->failed = c->failed || first;
+    if (first)
+        c->sink.problem(c->sink.arg, err);
     if (c->phase == PHASE_CLOSE) {
         end_if_closed(c);
         return;
     }
-    c->failed = true;
-    c->sink.problem(c->sink.arg, err);
     coord_close_all(c, false, now_ns);
 }
 
@@ -370,8 +372,12 @@ void coord_fail(struct coord *c, const struct err *err, uint64_t now_ns)
 uint64_t coord_tick(struct coord *c, uint64_t now_ns)
 {
     if (c->phase == PHASE_CLOSE && now_ns >= c->deadline_ns) {
-        for (unsigned n = 0; n < COORD_NODES; n++)
-            c->nodes[n].lost = c->nodes[n].lost || !c->nodes[n].closed;
+        for (unsigned n = 0; n < COORD_NODES; n++) {
+            if (c->nodes[n].lost || c->nodes[n].closed)
+                continue;
+            c->nodes[n].lost = true;
+            coord_stop_words(c, ERR_LOST, n, now_ns, "it does not end the job");
+        }
         c->exit_status = err_exit_worse(c->exit_status, err_class_exit(ERR_LOST));
         end_if_closed(c);
         return UINT64_MAX;
