@@ -69,7 +69,7 @@ for_good() {
     local began=$SECONDS
     begin 6s "${@:-source/}" "${TO:-disk}"
     end_copy job 4
-    [[ $((SECONDS - began)) -lt 60 ]] || fail "it took $((SECONDS - began)) s"
+    [[ $((SECONDS - began)) -lt 40 ]] || fail "it took $((SECONDS - began)) s"
     grep -F 'no answer for' "${LOG[job]}" | grep -qF "$WORK/case/disk (ext4)" || fail 'the mount is not named'
     grep '^{' "${LOG[job]}" | jq -es 'any(.event == "problem" and .class == "storage")' >/dev/null ||
         fail 'no problem of class storage'
