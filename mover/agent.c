@@ -64,6 +64,11 @@ void agent_peer_lost(struct agent *a, int error)
     agent_fail(a, &err);
 }
 
+uint64_t agent_stream_rate(const struct agent *a)
+{
+    return a->job.rate_bits > 0 ? u64_max(a->job.rate_bits / 8 / a->job.streams, 1) : 0;
+}
+
 void agent_wake_streams(struct agent *a)
 {
     for (uint32_t i = 0; i < a->job.streams; i++)
@@ -327,11 +332,22 @@ static int heartbeat(struct agent *a)
     return a->hello ? say(a, &m) : 0;
 }
 
-// All threads of the job end. In order when the job is finished, at once else.
-static void end_threads(struct agent *a)
+// The control thread never waits for storage: it only looks at those who do.
+static void look_at_storage(struct agent *a)
+{
+    struct err err;
+    if (a->watch == NULL || a->unanswered || storage_watch_look(a->watch, sys_clock_ns(), &err) == 0)
+        return;
+    a->unanswered = true;
+    agent_fail(a, &err);
+}
+
+// All threads of the job end. In order when the job is finished, at once else. False: some wait for storage
+// that does not answer, and all are left where they are.
+static bool end_threads(struct agent *a)
 {
     if (!a->opened)
-        return;
+        return true;
     // Senders end their streams with a word; receivers have everything and need not wait for it.
     bool orderly = a->finished && a->role == &role_source;
     for (uint32_t i = 0; a->streams != NULL && i < a->job.streams; i++) {
@@ -343,11 +359,14 @@ static void end_threads(struct agent *a)
     if (a->peer != NULL)
         stream_kill(a->peer);
     a->role->stop(a->self);
+    if (a->watch != NULL && storage_watch_is_slow(a->watch, sys_clock_ns()))
+        return false;
     for (uint32_t i = 0; a->streams != NULL && i < a->job.streams; i++)
         stream_join_free(a->streams[i]);
     stream_join_free(a->peer);
     a->role->close(a->self, a->finished);
     free(a->streams);
+    return true;
 }
 
 // The last word, and everything before it, to the coordinator. As far as it goes: the coordinator does not
@@ -411,34 +430,59 @@ static int agent_init(struct agent *a, const struct agent_config *cfg, struct ch
     return a->mailbox != NULL && a->door != NULL ? 0 : -ENOMEM;
 }
 
-int agent_run(const struct agent_config *cfg, struct channel *control)
+static int run_job(struct agent *a)
 {
-    struct agent a;
-    int rc = agent_init(&a, cfg, control);
     // What came behind the handshake is in the channel already: poll would not tell of it.
+    int rc = take_messages(a);
     if (rc == 0)
-        rc = take_messages(&a);
-    if (rc == 0)
-        rc = forward_mail(&a);
-    while (rc == 0 && !a.over) {
-        rc = turn(&a);
+        rc = forward_mail(a);
+    while (rc == 0 && !a->over) {
+        rc = turn(a);
+        look_at_storage(a);
         if (rc == 0)
-            rc = forward_mail(&a);
+            rc = forward_mail(a);
         if (rc == 0)
-            rc = heartbeat(&a);
+            rc = heartbeat(a);
     }
-    for (int i = 0; i < a.listen_count; i++)
-        close(a.listen_fds[i]);
-    end_threads(&a);
-    if (a.over)
-        say_closed(&a);
-    else if (rc != -ENODATA && a.opened)
-        agent_audit(&a, strerrordesc_np(-rc));
-    door_free(a.door);
-    mail_free(a.mail);
-    mailbox_free(a.mailbox);
-    channel_free(a.control);
-    free(a.addresses);
-    seal_wipe(&a.job, sizeof a.job);
-    return a.over ? 0 : 1;
+    return rc;
+}
+
+// What threads may still look at stays when they are left behind.
+static void agent_free(struct agent *a)
+{
+    mail_free(a->mail);
+    mailbox_free(a->mailbox);
+    storage_watch_free(a->watch);
+    free(a->addresses);
+    seal_wipe(&a->job, sizeof a->job);
+    free(a);
+}
+
+enum agent_end agent_run(const struct agent_config *cfg, struct channel *control)
+{
+    struct agent *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        channel_free(control);
+        return AGENT_FAILED;
+    }
+    int rc = agent_init(a, cfg, control);
+    if (rc == 0)
+        rc = run_job(a);
+    for (int i = 0; i < a->listen_count; i++)
+        close(a->listen_fds[i]);
+    bool ended = end_threads(a);
+    if (!ended)
+        agent_audit(a, "storage does not answer, threads are left behind");
+    if (a->over)
+        say_closed(a);
+    else if (rc != -ENODATA && a->opened)
+        agent_audit(a, strerrordesc_np(-rc));
+    door_free(a->door);
+    // By name: what a process has open is closed when its last thread is gone.
+    channel_free(a->control);
+    a->control = NULL;
+    enum agent_end end = !ended ? AGENT_HANGS : a->over ? AGENT_DONE : AGENT_FAILED;
+    if (ended)
+        agent_free(a);
+    return end;
 }

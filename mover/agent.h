@@ -24,8 +24,15 @@ struct agent_config {
     void *arg;
 };
 
-// Runs one job over `control` (taken over) until it is over. Returns the process's exit status: 0, or 1 when
-// the job did not end in order.
-int agent_run(const struct agent_config *cfg, struct channel *control);
+enum agent_end {
+    AGENT_DONE = 0,
+    AGENT_FAILED = 1, // the job did not end in order
+    AGENT_HANGS = 2,  // nor did its threads: some wait for storage that does not answer
+};
+
+// Runs one job over `control` (taken over) until it is over. After AGENT_HANGS threads and their memory are
+// still there: the process must end by _exit, without destructors. The kernel then lets it go once the
+// storage has answered, and its locks with it.
+enum agent_end agent_run(const struct agent_config *cfg, struct channel *control);
 
 #endif

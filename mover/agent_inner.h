@@ -11,6 +11,7 @@
 #include "mover/door.h"
 #include "mover/engine.h"
 #include "mover/mailbox.h"
+#include "mover/storage_watch.h"
 #include "mover/stream.h"
 #include "mover/work.h"
 #include "storage/source.h"
@@ -66,6 +67,8 @@ struct agent {
     bool hello, opened, closing, finished, over;
     bool resting; // accept found no descriptor: the listener rests until one is given back
     uint64_t ping_ns;
+    struct storage_watch *watch; // of the roles that transfer; else NULL
+    bool unanswered;             // its time limit has passed, and FAIL is said
     struct agent_job job;
     const struct role *role;
     void *self;
@@ -88,6 +91,8 @@ void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum probl
 void agent_notice(struct agent *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // The peer connection ended with -errno before the job did.
 void agent_peer_lost(struct agent *a, int error);
+// The cap of one stream in bytes per second; 0: none.
+uint64_t agent_stream_rate(const struct agent *a);
 // Control thread: every data stream looks for work.
 void agent_wake_streams(struct agent *a);
 

@@ -24,6 +24,28 @@ static void take_names(struct agent *a, const struct msg_open *m)
     blob_string(&m->user, a->job.user, sizeof a->job.user);
 }
 
+static void notice(void *arg, const struct err *err)
+{
+    struct agent *a = arg;
+    struct message m = {
+        .type = MESSAGE_NOTICE,
+        .notice = {.op = blob_text(err->op), .path = blob_text(err->path), .text = blob_text(err->text)}};
+    mailbox_post(a->mailbox, &m);
+}
+
+// A destination that does not answer is a failing one; a source that does not is out of reach, as if its node
+// were lost.
+static int watch_storage(struct agent *a)
+{
+    struct storage_watch_config cfg = {
+        .timeout_ns = a->job.io_timeout_s > 0 ? a->job.io_timeout_s * UINT64_C(1000000000) : UINT64_MAX,
+        .class = a->role == &role_source ? ERR_LOST : ERR_STORAGE,
+        .notice = notice,
+        .arg = a};
+    a->watch = storage_watch_new(&cfg);
+    return a->watch != NULL ? 0 : -ENOMEM;
+}
+
 static int take_job(struct agent *a, const struct msg_open *m)
 {
     if (m->role == OPEN_VERIFY) { // nothing is transferred
@@ -50,7 +72,7 @@ static int take_job(struct agent *a, const struct msg_open *m)
     a->job.engine.depth = a->job.slots * SLOT_IO + ENGINE_DEPTH_SPARE;
     take_names(a, m);
     a->role = m->role == OPEN_SOURCE ? &role_source : &role_dest;
-    return 0;
+    return watch_storage(a);
 }
 
 // The engine that the streams will have, tried once here so that its name and reason can be told, and a wish

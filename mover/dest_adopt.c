@@ -7,6 +7,9 @@
 #include "proto/words.h"
 #include "storage/sys.h"
 
+#define READING_TELL_NS UINT64_C(30000000000)
+enum { PATH_SHOWN_BYTES = 256 };
+
 void dest_entry_close(struct dest_entry *de)
 {
     if (de->open)
@@ -95,6 +98,19 @@ static bool is_over(struct dest_agent *d)
     return over;
 }
 
+// The coordinator hears that it goes on.
+static uint64_t tell_reading(struct dest_agent *d, const struct entry *e, uint64_t leaf, uint64_t told_ns)
+{
+    uint64_t now_ns = sys_clock_ns();
+    if (now_ns - told_ns < READING_TELL_NS)
+        return told_ns;
+    char at[WORDS_BYTES], size[WORDS_BYTES], path[PATH_SHOWN_BYTES];
+    err_escape(path, sizeof path, e->path, e->path_len);
+    agent_notice(d->agent, "%s: read again up to %s of %s", path, words_bytes(leaf * LEAF_BYTES, at),
+                 words_bytes(e->size, size));
+    return now_ns;
+}
+
 // Leaf by leaf, so that the end of a job does not wait for it.
 static int read_leaves(struct dest_agent *d, const struct entry *e, int fd, const struct journal_file *jf,
                        struct holding *h)
@@ -103,11 +119,14 @@ static int read_leaves(struct dest_agent *d, const struct entry *e, int fd, cons
     const struct range *held = journal_held(jf, &count);
     const struct digest *leaves = journal_leaves(jf);
     uint8_t *buf = aligned_alloc(BLOCK_BYTES, LEAF_BYTES);
+    uint64_t told_ns = sys_clock_ns();
     int rc = buf != NULL ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {
         for (uint64_t k = 0; k < held[i].len && rc == 0; k++) {
             uint64_t leaf = held[i].offset + k;
             rc = is_over(d) ? -ECANCELED : 0;
+            storage_watch_begin(d->agent->watch, &d->comparing, "read again", e);
+            told_ns = tell_reading(d, e, leaf, told_ns);
             if (rc == 0)
                 rc = leaf_holds(fd, e, leaf, &leaves[leaf], buf);
             if (rc > 0)

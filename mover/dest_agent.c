@@ -151,6 +151,8 @@ static int open_storage(struct dest_agent *d, int root_fd, struct err *err)
     rc = sys_fs_magic(d->dest.fd, &magic, &room);
     d->in_memory = rc == 0 && magic == TMPFS_MAGIC;
     if (rc == 0)
+        rc = storage_watch_root(d->agent->watch, d->dest.fd);
+    if (rc == 0)
         rc = take_journal(d);
     if (rc == 0)
         rc = d->dirs_fd =
@@ -363,7 +365,9 @@ static void begin_data(void *self, struct stream *s)
                                   .engine = job->engine,
                                   .slots = job->slots,
                                   .stripe_bytes = job->stripe_bytes,
-                                  .encrypt = job->encrypt};
+                                  .encrypt = job->encrypt,
+                                  .watch = d->agent->watch,
+                                  .rate_bytes_s = agent_stream_rate(d->agent)};
     int rc = receiver_new(&cfg, s, &d->receivers[stream_index(s)]);
     if (rc == 0)
         return;

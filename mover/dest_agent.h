@@ -82,6 +82,7 @@ struct dest_agent {
     pthread_mutex_t files_lock; // opening of large files
     pthread_mutex_t journal_lock;
     struct journal *journal;
+    struct storage_wait comparing, committing; // what the peer thread and the commit thread wait for
     pthread_t commit_thread;
     bool commit_running;
     int dirs_fd; // directories seen, for the closing pass: encoded segments, each followed by its length
@@ -162,6 +163,9 @@ void dest_group_free(struct dest_agent *d, struct dest_written *group); // NULL 
 // dest_finish.c: directories
 MUST_CHECK int dest_dirs_add(struct dest_agent *d, const struct entry *e);
 MUST_CHECK int dest_dirs_finish(struct dest_agent *d);
+// What failed files leave may be much: it goes here, where nobody waits, and not when the job closes. What
+// stays is told then.
+void dest_remove_temp(struct dest_agent *d);
 // The destination root, at `fd`, when the job listed it: after `.penstock` is gone, which changes its time
 // and could not go from a directory without write permission.
 MUST_CHECK int dest_root_finish(const struct dest_agent *d, int fd);

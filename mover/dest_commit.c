@@ -54,6 +54,12 @@ static struct group_file *file_find(struct group *g, struct work *work, uint32_t
     return f;
 }
 
+// The commit thread waits for storage.
+static void mark(struct dest_agent *d, const char *op, const struct entry *e)
+{
+    storage_watch_begin(d->agent->watch, &d->committing, op, e);
+}
+
 // Who is in the group, and which files it completes.
 static int group_gather(struct group *g)
 {
@@ -93,6 +99,7 @@ static void file_failed(struct group *g, struct group_file *f, int error, const 
 static int sync_temp_names(struct group *g)
 {
     int rc = 0, synced_fd = -1;
+    mark(g->d, "sync", NULL);
     for (uint32_t i = 0; i < g->file_count && rc == 0; i++) {
         const struct group_file *f = &g->files[i];
         struct dest_entry *de = state_at(f->work, f->entry);
@@ -115,6 +122,7 @@ static int group_sync(struct group *g)
         int fd = state_at(f->work, f->entry)->file.fd;
         if (f->failed)
             continue;
+        mark(g->d, "sync", entry_at(f->work, f->entry));
         int rc = f->complete ? dest_file_metadata(&g->d->dest, fd, entry_at(f->work, f->entry)) : 0;
         if (rc < 0 && !dest_is_fatal(rc)) {
             file_failed(g, f, rc, "set metadata");
@@ -128,6 +136,7 @@ static int group_sync(struct group *g)
         }
     }
     int rc = sync_temp_names(g);
+    mark(g->d, "sync", NULL);
     if (rc == 0 && g->any_packed)
         rc = dest_sync(&g->d->dest);
     if (rc < 0)
@@ -162,6 +171,7 @@ static int group_journal(struct group *g)
     struct dest_agent *d = g->d;
     int rc = 0;
     bool any = false;
+    mark(d, "write the journal", NULL);
     pthread_mutex_lock(&d->journal_lock);
     for (struct written *w = g->first; w != NULL && rc == 0; w = written_of(w->plan.next)) {
         if (w->packed)
@@ -220,6 +230,7 @@ static int publish_large(struct group *g)
         if (!f->complete || f->failed)
             continue;
         struct dest_entry *de = state_at(f->work, f->entry);
+        mark(g->d, "publish", entry_at(f->work, f->entry));
         int rc = dest_file_publish(&g->d->dest, &de->file, entry_at(f->work, f->entry), &f->parent_fd);
         if (rc < 0 && dest_is_fatal(rc)) {
             dest_stop_storage(g->d, rc, "publish", entry_at(f->work, f->entry));
@@ -236,6 +247,7 @@ static int publish_small(struct group *g, struct written *w)
 {
     for (uint32_t i = 0; i < w->count; i++) {
         const struct entry *e = entry_at(w->work, w->parts[i].entry);
+        mark(g->d, "publish", e);
         int rc = dest_small_publish(&g->d->dest, g->cache, e);
         if (rc == 0)
             continue;
@@ -256,6 +268,7 @@ static int publish_small(struct group *g, struct written *w)
 // once.
 static int sync_directories(struct group *g)
 {
+    mark(g->d, "sync directory", NULL);
     int rc = g->any_packed ? dest_sync(&g->d->dest) : 0;
     for (uint32_t i = 0; i < g->file_count; i++) {
         int fd = g->files[i].parent_fd;
@@ -294,6 +307,7 @@ static int tell_large(struct group *g)
             continue;
         const struct entry *e = entry_at(f->work, f->entry);
         struct digest digest;
+        mark(g->d, "write the journal", e);
         int rc = dest_file_retire(g->d, e, &digest);
         if (rc < 0) {
             dest_stop_storage(g->d, rc, "write the journal", e);
@@ -420,6 +434,7 @@ static void group_commit(struct dest_agent *d, struct path_cache *cache, struct 
         rc = group_tell(&g);
     if (rc < 0)
         dest_stop_storage(d, rc, "commit", NULL); // told already where more was known
+    storage_watch_end(d->agent->watch, &d->committing);
     dest_group_free(d, list);
     free(g.files);
 }

@@ -166,6 +166,7 @@ static int compare_file(struct compare *c, uint32_t i)
 static int compare_entry(struct compare *c, uint32_t i)
 {
     const struct entry *e = &c->work->segment->entries[i];
+    storage_watch_begin(c->d->agent->watch, &c->d->comparing, "compare", e);
     if (e->type == ENTRY_DIR)
         return compare_dir(c, i);
     bool same = false, meta_differs = false;
@@ -201,6 +202,7 @@ static int publish_made(struct compare *c, uint32_t i)
     struct dest_entry *de = &c->side->entries[i];
     if (e->type != ENTRY_FILE)
         return 0;
+    storage_watch_begin(c->d->agent->watch, &c->d->comparing, "publish", e);
     if (!de->open)
         return dest_small_publish(&c->d->dest, c->cache, e);
     int parent = -1;
@@ -253,9 +255,11 @@ static int compare_commit(struct compare *c)
     if (!c->changed)
         return 0;
     struct dest_agent *d = c->d;
+    storage_watch_begin(d->agent->watch, &d->comparing, "sync", NULL);
     int rc = dest_sync(&d->dest);
     if (rc == 0)
         rc = publish_all(c);
+    storage_watch_begin(d->agent->watch, &d->comparing, "sync", NULL);
     if (rc == 0)
         rc = dest_sync(&d->dest);
     if (rc == 0)
@@ -312,6 +316,7 @@ static int compare_segment(struct compare *c)
     }
     if (rc == 0)
         rc = compare_commit(c);
+    storage_watch_end(c->d->agent->watch, &c->d->comparing);
     if (rc == 0)
         rc = compare_layout(c);
     if (rc == 0)
@@ -413,8 +418,7 @@ static int finish_if_asked(struct dest_agent *d)
         return 0;
     // What earlier runs have left may be much: it goes here, where nobody waits, and not when the job closes;
     // before directories get their times, since some of it may lie in them. What stays is told then.
-    int left = dest_sweep(&d->dest, NULL, NULL);
-    (void)left;
+    dest_remove_temp(d);
     int rc = dest_dirs_finish(d);
     if (rc < 0) {
         dest_stop_storage(d, rc, "finish directories", NULL);

@@ -46,6 +46,7 @@ static int finish_one(struct dest_agent *d, const struct entry *e)
         d->root_listed = true;
         return 0;
     }
+    storage_watch_begin(d->agent->watch, &d->comparing, "finish directories", NULL);
     int rc = dest_finish_dir(&d->dest, e);
     if (rc == 0)
         return 0;
@@ -97,11 +98,23 @@ static int finish_chunk(struct dest_agent *d, uint64_t *end)
 
 int dest_dirs_finish(struct dest_agent *d)
 {
+    storage_watch_begin(d->agent->watch, &d->comparing, "finish directories", NULL);
     int rc = spill(d);
     d->told_ns = sys_clock_ns();
     for (uint64_t end = d->dirs_end; end > 0 && rc == 0;)
         rc = finish_chunk(d, &end);
-    return rc == 0 ? dest_sync(&d->dest) : rc;
+    if (rc == 0)
+        rc = dest_sync(&d->dest);
+    storage_watch_end(d->agent->watch, &d->comparing);
+    return rc;
+}
+
+void dest_remove_temp(struct dest_agent *d)
+{
+    storage_watch_begin(d->agent->watch, &d->comparing, "remove temporary files", NULL);
+    int left = dest_sweep(&d->dest, NULL, NULL);
+    (void)left;
+    storage_watch_end(d->agent->watch, &d->comparing);
 }
 
 int dest_root_finish(const struct dest_agent *d, int fd)

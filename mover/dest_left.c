@@ -55,6 +55,7 @@ void dest_drops_run(struct dest_agent *d, struct dest_drop *drops)
     for (const struct dest_drop *drop = drops; drop != NULL; drop = drop->next) {
         const struct dest_side *side = drop->work->side;
         const struct entry *e = &drop->work->segment->entries[drop->entry];
+        storage_watch_begin(d->agent->watch, &d->committing, "remove", e);
         int rc = dest_drop(d, e, &side->entries[drop->entry]);
         if (rc < 0) {
             dest_stop_storage(d, rc, "write the journal", e);
@@ -62,6 +63,7 @@ void dest_drops_run(struct dest_agent *d, struct dest_drop *drops)
         }
         settle_entries(d, drop->work, 1);
     }
+    storage_watch_end(d->agent->watch, &d->committing);
     dest_drops_free(drops);
 }
 

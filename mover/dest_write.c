@@ -103,6 +103,7 @@ static int prepare(void *arg, struct slot *slot)
     struct dest_side *side = slot->work->side;
     struct dest_entry *de = &side->entries[slot->stripe.entry];
     const struct entry *e = &slot->work->segment->entries[slot->stripe.entry];
+    storage_watch_begin(slot->watch, &slot->wait, "create", e);
     pthread_mutex_lock(&d->files_lock); // before it is known that the file has not failed: see dest_drop
     int rc = file_wanted(d, slot) ? 0 : -ECANCELED;
     if (rc == 0 && !de->open)
@@ -110,15 +111,15 @@ static int prepare(void *arg, struct slot *slot)
     slot->fd = de->file.fd;
     slot->direct = de->file.direct;
     pthread_mutex_unlock(&d->files_lock);
+    storage_watch_end(slot->watch, &slot->wait);
     if (rc < 0 && rc != -ECANCELED)
         fail_entry(d, slot->work, slot->stripe.entry, rc, "create");
     return rc;
 }
 
 // A file that could not be made fails alone; its status keeps it out of the group.
-static int small(void *arg, struct slot *slot)
+static int write_small(struct dest_agent *d, struct slot *slot)
 {
-    struct dest_agent *d = arg;
     if (slot->file == NULL)
         slot->file = path_cache_new(d->dest.fd);
     if (slot->file == NULL) {
@@ -130,6 +131,7 @@ static int small(void *arg, struct slot *slot)
         const struct extent *x = &slot->extents[i];
         const struct entry *e = &slot->work->segment->entries[x->entry];
         if (slot->status[i].state == EXTENT_OK) {
+            storage_watch_begin(slot->watch, &slot->wait, "write", e);
             int rc = dest_small_write(&d->dest, slot->file, e, at, x->len);
             if (rc < 0 && dest_is_fatal(rc)) {
                 dest_stop_storage(d, rc, "write", e);
@@ -143,6 +145,13 @@ static int small(void *arg, struct slot *slot)
         at += x->len;
     }
     return 0;
+}
+
+static int small(void *arg, struct slot *slot)
+{
+    int rc = write_small(arg, slot);
+    storage_watch_end(slot->watch, &slot->wait);
+    return rc;
 }
 
 static void slot_end(void *arg, struct slot *slot)

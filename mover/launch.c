@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +16,10 @@
 #include "proto/limits.h"
 #include "storage/sys.h"
 
-enum { TERM_WAIT_MS = 2000 }; // from SIGTERM to SIGKILL
+enum {
+    TERM_WAIT_MS = 2000, // from SIGTERM to SIGKILL
+    KILL_WAIT_MS = 2000, // after that it waits in the kernel for a device that does not answer
+};
 
 static const uint64_t NS_PER_MS = 1000000;
 
@@ -93,7 +97,7 @@ int launch_spawn(char *const argv[], struct launched *out, struct err *err)
 // have no descriptor for a process).
 struct watch {
     pid_t pid;
-    int pipe[2]; // closed for writing once the child has ended
+    int end_fd; // of a pipe: closed once the child has ended
 };
 
 static void *watch_run(void *arg)
@@ -105,13 +109,35 @@ static void *watch_run(void *arg)
         rc = waitid(P_PID, (id_t)w->pid, &info,
                     WEXITED | WNOWAIT); // the id stays the child's until it is reaped below
     } while (rc < 0 && errno == EINTR);
-    close(w->pipe[1]);
+    close(w->end_fd);
+    free(w);
     return NULL;
 }
 
-static bool watch_ended(const struct watch *w, uint32_t wait_ms)
+// Starts it; the caller waits for the end of what *fd reads from.
+static int watch_start(pid_t pid, pthread_t *thread, int *fd)
 {
-    struct pollfd fd = {.fd = w->pipe[0], .events = POLLIN};
+    int pipe[2];
+    struct watch *w = malloc(sizeof *w);
+    if (w == NULL)
+        return -ENOMEM;
+    int rc = pipe2(pipe, O_CLOEXEC) < 0 ? -errno : 0;
+    if (rc == 0) {
+        *w = (struct watch){.pid = pid, .end_fd = pipe[1]};
+        *fd = pipe[0];
+        rc = -pthread_create(thread, NULL, watch_run, w);
+        if (rc == 0)
+            return 0;
+        close(pipe[0]);
+        close(pipe[1]);
+    }
+    free(w);
+    return rc;
+}
+
+static bool watch_ended(int end_fd, uint32_t wait_ms)
+{
+    struct pollfd fd = {.fd = end_fd, .events = POLLIN};
     uint64_t deadline = sys_clock_ns() + wait_ms * NS_PER_MS;
     for (;;) {
         uint64_t now = sys_clock_ns();
@@ -133,28 +159,28 @@ static void child_signal(pid_t pid, int number)
            errno == EPERM); // it is ours and not reaped; one that has changed its user ends with its input
 }
 
-static void child_urge(const struct launched *l, uint32_t wait_ms)
+// False: it does not even end by SIGKILL.
+static bool child_urge(const struct launched *l, uint32_t wait_ms)
 {
-    struct watch w = {.pid = l->pid};
     pthread_t thread;
-    if (pipe2(w.pipe, O_CLOEXEC) < 0) {
+    int end_fd = -1;
+    if (watch_start(l->pid, &thread, &end_fd) < 0) {
         child_signal(l->pid, SIGKILL);
-        return;
+        return true;
     }
-    if (pthread_create(&thread, NULL, watch_run, &w) != 0) {
-        child_signal(l->pid, SIGKILL);
-        close(w.pipe[0]);
-        close(w.pipe[1]);
-        return;
-    }
-    if (!watch_ended(&w, wait_ms)) {
+    bool ended = watch_ended(end_fd, wait_ms);
+    if (!ended) {
         child_signal(l->pid, SIGTERM);
-        if (!watch_ended(&w, TERM_WAIT_MS))
-            child_signal(l->pid, SIGKILL);
+        ended = watch_ended(end_fd, TERM_WAIT_MS);
     }
-    int rc = pthread_join(thread, NULL);
+    if (!ended) {
+        child_signal(l->pid, SIGKILL);
+        ended = watch_ended(end_fd, KILL_WAIT_MS);
+    }
+    int rc = ended ? pthread_join(thread, NULL) : pthread_detach(thread);
     assert(rc == 0);
-    close(w.pipe[0]);
+    close(end_fd);
+    return ended;
 }
 
 int launch_end(struct launched *l, uint32_t wait_ms)
@@ -162,10 +188,10 @@ int launch_end(struct launched *l, uint32_t wait_ms)
     int status = 0;
     if (l->fd >= 0)
         close(l->fd);
-    child_urge(l, wait_ms);
+    bool ended = child_urge(l, wait_ms);
     pid_t got;
     do {
-        got = waitpid(l->pid, &status, 0);
+        got = ended ? waitpid(l->pid, &status, 0) : 0;
     } while (got < 0 && errno == EINTR);
     bool reaped = got == l->pid;
     *l = (struct launched){.pid = -1, .fd = -1};

@@ -21,7 +21,8 @@ struct launched {
 MUST_CHECK int launch_spawn(char *const argv[], struct launched *out, struct err *err);
 // Closes the descriptor (unless fd is -1: somebody has taken it over and closed it), waits up to wait_ms for
 // the child to end, then kills it (SIGTERM, two seconds later SIGKILL). Returns its wait status; -1: somebody
-// else has taken that. Blocks.
+// else has taken that, or it has not ended two seconds later still, since it waits in the kernel for a device
+// that does not answer: it is left. Blocks.
 int launch_end(struct launched *l, uint32_t wait_ms);
 // The path of the running program (/proc/self/exe), for a local child; that name itself when the program
 // was replaced since. -errno.

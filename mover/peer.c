@@ -6,6 +6,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "storage/sys.h"
+
+enum { LOOK_MS = 5000 }; // at what was sent and is not acknowledged
+
 static void ring(void *arg)
 {
     const struct peer *p = arg;
@@ -39,6 +43,7 @@ int peer_open(struct stream *s, const struct conn *conn, struct peer *out)
         return rc;
     }
     *out = (struct peer){.channel = channel, .stream = s, .bell_fd = bell};
+    stall_path_begin(&out->path, sys_clock_ns());
     stream_set_wake(s, ring, out);
     return 0;
 }
@@ -69,11 +74,16 @@ void peer_rest(struct peer *p)
 
 int peer_turn(struct peer *p, bool wait)
 {
+    struct tcp_figures tcp;
+    tcp_figures(channel_fd_in(p->channel), &tcp);
+    if (stall_path_dead(&p->path, &tcp, sys_clock_ns()))
+        return -ETIMEDOUT;
+    int wait_ms = tcp.unacked > 0 || tcp.probes > 0 ? LOOK_MS : -1;
     struct pollfd fds[2] = {
         {.fd = channel_fd_in(p->channel), .events = channel_events(p->channel)},
         {.fd = p->bell_fd, .events = POLLIN},
     };
-    if (poll(fds, 2, wait && !stream_stopping(p->stream) ? -1 : 0) < 0 && errno != EINTR)
+    if (poll(fds, 2, wait && !stream_stopping(p->stream) ? wait_ms : 0) < 0 && errno != EINTR)
         return -errno;
     silence(p);
     return channel_pump(p->channel);

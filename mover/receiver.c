@@ -7,7 +7,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "mover/stall.h"
 #include "proto/seal.h"
+#include "storage/sys.h"
+
+enum { LOOK_MS = 1000 }; // how often a frame on its way is looked at
 
 struct receiver {
     struct receiver_config cfg;
@@ -24,6 +28,8 @@ struct receiver {
     uint64_t frames; // frames received whole
     bool receiving;  // a receive is in flight
     bool ended;      // FRAME_END came
+    bool watched;    // a body is on its way, and TCP tells how it comes
+    struct stall_trickle trickle;
     int64_t failed;
     struct err words;
 };
@@ -138,7 +144,7 @@ static void on_body(struct op *op, int64_t result)
     struct slot *slot = CONTAINER_OF(op, struct slot, op);
     struct receiver *r = slot->owner;
     const struct receiver_dest *dest = r->cfg.dest;
-    r->receiving = false;
+    r->receiving = r->watched = false;
     if (result < 0) {
         if (slot->work != NULL)
             dest->lost(dest->arg, slot->number);
@@ -187,6 +193,22 @@ static int accept_stripe(struct receiver *r, struct slot *slot)
     return -EPROTO;
 }
 
+static void watch_body(struct receiver *r)
+{
+    struct tcp_figures tcp;
+    tcp_figures(r->fd, &tcp);
+    r->watched = tcp.received > 0;
+    stall_trickle_begin(&r->trickle, &tcp, r->cfg.rate_bytes_s, sys_clock_ns());
+}
+
+static void look_at_body(struct receiver *r)
+{
+    struct tcp_figures tcp;
+    tcp_figures(r->fd, &tcp);
+    if (stall_trickles(&r->trickle, &tcp, sys_clock_ns()))
+        fail(r, -ETIMEDOUT, "a frame trickles");
+}
+
 static void on_head(struct op *op, int64_t result)
 {
     struct slot *slot = CONTAINER_OF(op, struct slot, op);
@@ -220,6 +242,7 @@ static void on_head(struct op *op, int64_t result)
                     .len = (size_t)slot->frame.body_bytes + slot->frame.trailer_bytes + FRAME_TAG_BYTES,
                     .done = on_body};
     r->receiving = true;
+    watch_body(r);
     engine_start(r->engine, &slot->op);
 }
 
@@ -259,6 +282,7 @@ int receiver_new(const struct receiver_config *cfg, struct stream *stream, struc
         return rc;
     }
     for (uint32_t i = 0; i < cfg->slots; i++) {
+        r->slots[i].watch = cfg->watch;
         r->slots[i].next = r->idle;
         r->idle = &r->slots[i];
     }
@@ -287,16 +311,18 @@ void receiver_run(struct receiver *r, const struct conn *conn, struct conn_end *
     r->fd = conn->fd;
     r->heads = r->frames = 0;
     r->failed = 0;
-    r->receiving = r->ended = false;
+    r->receiving = r->ended = r->watched = false;
     r->words = (struct err){.class = ERR_NONE};
     int rc = r->cfg.encrypt ? seal_new(&conn->key_in, &r->seal) : 0;
     if (rc < 0)
         fail(r, rc, "no cipher");
     want_head(r);
     while (engine_in_flight(r->engine) > 0) {
-        rc = engine_step(r->engine, -1);
+        rc = engine_step(r->engine, r->watched ? LOOK_MS : -1);
         if (rc < 0)
             fail(r, rc, "the engine");
+        if (r->watched)
+            look_at_body(r);
     }
     seal_free(r->seal);
     r->seal = NULL;

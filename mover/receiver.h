@@ -43,6 +43,8 @@ struct receiver_config {
     uint32_t slots, stripe_bytes;
     uint32_t session;
     bool encrypt;
+    struct storage_watch *watch;
+    uint64_t rate_bytes_s; // cap of this stream, by which a trickle is judged; 0: none
 };
 
 struct receiver;

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "mover/sender_files.h"
-#include "mover/tcp.h"
+#include "mover/stall.h"
 #include "proto/seal.h"
 #include "storage/source.h"
 #include "storage/sys.h"
@@ -38,7 +38,8 @@ struct sender {
     bool ending;     // the last frame is FRAME_END
     bool paces;      // what the kernel does not: a frame waits until those before it are through at the rate
     uint64_t due_ns; // with `paces`: when the next frame may go
-    int64_t failed;  // -errno of the socket
+    struct stall_path path;
+    int64_t failed; // -errno of the socket
     struct err words;
     // of all runs
     uint64_t bytes, resent_bytes, started_ns, stats_ns, retransmits;
@@ -233,25 +234,39 @@ static void say_end(struct sender *s)
     send_next(s);
 }
 
-static void post_stats(struct sender *s, bool last)
+static void post_stats(struct sender *s, const struct tcp_figures *tcp, uint64_t now_ns)
 {
-    uint64_t now = sys_clock_ns();
-    if (!last && now - s->stats_ns < STATS_NS)
-        return;
-    s->stats_ns = now;
-    struct tcp_figures tcp;
-    tcp_figures(s->fd, &tcp);
     struct message m = {.type = MESSAGE_STREAM_STATS,
                         .stream_stats = {.session = s->cfg.session,
                                          .stream = stream_index(s->stream),
                                          .bytes = s->bytes,
                                          .resent_bytes = s->resent_bytes,
-                                         .elapsed_us = (now - s->started_ns) / 1000,
-                                         .retransmits = s->retransmits + tcp.retransmits,
-                                         .rtt_us = tcp.rtt_us}};
-    if (last)
-        s->retransmits += tcp.retransmits;
+                                         .elapsed_us = (now_ns - s->started_ns) / 1000,
+                                         .retransmits = s->retransmits + tcp->retransmits,
+                                         .rtt_us = tcp->rtt_us}};
     mailbox_post(s->cfg.mailbox, &m);
+}
+
+// Once a second: what TCP says of the stream, and whether it stands still.
+static void look_at_path(struct sender *s)
+{
+    uint64_t now_ns = sys_clock_ns();
+    if (now_ns - s->stats_ns < STATS_NS)
+        return;
+    s->stats_ns = now_ns;
+    struct tcp_figures tcp;
+    tcp_figures(s->fd, &tcp);
+    post_stats(s, &tcp, now_ns);
+    if (stall_path_dead(&s->path, &tcp, now_ns))
+        fail(s, -ETIMEDOUT, "send");
+}
+
+static void last_stats(struct sender *s)
+{
+    struct tcp_figures tcp;
+    tcp_figures(s->fd, &tcp);
+    post_stats(s, &tcp, sys_clock_ns());
+    s->retransmits += tcp.retransmits;
 }
 
 static void wake(void *engine)
@@ -279,6 +294,7 @@ int sender_new(const struct sender_config *cfg, struct stream *stream, struct se
     }
     sender_files_init(&s->files, s->engine, cfg->source->roots, cfg->source->direct, cfg->source->in_memory);
     for (uint32_t i = 0; i < cfg->slots; i++) {
+        s->slots[i].watch = cfg->watch;
         s->slots[i].next = s->idle;
         s->idle = &s->slots[i];
     }
@@ -321,6 +337,7 @@ void sender_run(struct sender *s, const struct conn *conn, struct conn_end *end)
     s->words = (struct err){.class = ERR_NONE};
     s->sending = s->ending = s->paces = false;
     s->due_ns = sys_clock_ns();
+    stall_path_begin(&s->path, s->due_ns);
     int rc = s->cfg.encrypt ? seal_new(&conn->key_out, &s->seal) : 0;
     if (rc == 0 && s->cfg.rate_bytes_s > 0)
         rc = tcp_pace(s->fd, s->cfg.rate_bytes_s);
@@ -345,11 +362,11 @@ void sender_run(struct sender *s, const struct conn *conn, struct conn_end *end)
             fail(s, rc, "engine");
         if (s->failed != 0)
             drop_ready(s);
-        post_stats(s, false);
+        look_at_path(s);
         if (tcp_broken(s->fd))
             fail(s, -ECONNRESET, "watch");
     }
-    post_stats(s, true);
+    last_stats(s);
     if (s->failed == 0 && shutdown(s->fd, SHUT_WR) < 0)
         fail(s, -errno, "shutdown");
     seal_free(s->seal);

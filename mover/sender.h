@@ -34,6 +34,7 @@ struct sender_config {
     bool encrypt;
     uint64_t rate_bytes_s;   // of this stream; 0: no cap
     struct mailbox *mailbox; // gets STREAM_STATS
+    struct storage_watch *watch;
 };
 
 struct sender;

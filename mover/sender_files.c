@@ -81,18 +81,16 @@ static void spoil(struct slot *slot, struct extent_status status)
     memset(slot->body, 0, slot->stripe.body_bytes);
 }
 
-static const struct entry *entry_of(const struct slot *slot, uint32_t extent)
-{
-    return &slot->work->segment->entries[slot->extents[extent].entry];
-}
-
 // On a file thread. Two slots may open the same file at once; each then has a descriptor, and the loser's is
 // closed.
 static int open_call(void *arg)
 {
     struct slot *slot = arg;
     struct sender_file *file = slot->file;
-    int fd = source_open(file->files->roots, entry_of(slot, 0), file->files->direct, &slot->direct);
+    const struct entry *e = slot_entry(slot, 0);
+    storage_watch_begin(slot->watch, &slot->wait, "open", e);
+    int fd = source_open(file->files->roots, e, file->files->direct, &slot->direct);
+    storage_watch_end(slot->watch, &slot->wait);
     slot->fd = fd;
     if (fd < 0)
         spoil(slot, source_failure(fd));
@@ -181,10 +179,9 @@ static bool stood_still(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static int check_call(void *arg)
+static int check_file(struct slot *slot)
 {
-    struct slot *slot = arg;
-    const struct entry *e = entry_of(slot, 0);
+    const struct entry *e = slot_entry(slot, 0);
     enum source_check check;
     int rc = slot->io_error != 0 ? (int)slot->io_error : source_compare(slot->fd, e, &check);
     if (rc < 0) {
@@ -208,6 +205,15 @@ static int check_call(void *arg)
     else if (check != SOURCE_SAME || slot->io_short)
         spoil(slot, (struct extent_status){.state = EXTENT_CHANGED});
     return 0;
+}
+
+static int check_call(void *arg)
+{
+    struct slot *slot = arg;
+    storage_watch_begin(slot->watch, &slot->wait, "check", slot_entry(slot, 0));
+    int rc = check_file(slot);
+    storage_watch_end(slot->watch, &slot->wait);
+    return rc;
 }
 
 static void on_check(struct op *op, int64_t result)
@@ -262,11 +268,13 @@ static int packed_call(void *arg)
     uint8_t *at = slot->body;
     for (uint32_t i = 0; i < slot->stripe.extent_count; i++) {
         uint32_t len = slot->extents[i].len;
-        slot->status[i] = read_small(f, entry_of(slot, i), at, len);
+        storage_watch_begin(slot->watch, &slot->wait, "read", slot_entry(slot, i));
+        slot->status[i] = read_small(f, slot_entry(slot, i), at, len);
         if (slot->status[i].state != EXTENT_OK)
             memset(at, 0, len);
         at += len;
     }
+    storage_watch_end(slot->watch, &slot->wait);
     return 0;
 }
 

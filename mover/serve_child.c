@@ -109,7 +109,7 @@ static int job_run(const struct server *s, struct channel *c, int pair)
         .say = s->cfg_say,
         .arg = s->cfg_arg,
     };
-    return agent_run(&agent, c);
+    return agent_run(&agent, c) == AGENT_DONE ? 0 : 1; // the caller ends by _exit
 }
 
 // The exit status of the child.

@@ -65,6 +65,18 @@ void slots_free(struct slot *slots, uint32_t count, uint32_t stripe_bytes)
     free(slots);
 }
 
+const struct entry *slot_entry(const struct slot *s, uint32_t extent)
+{
+    return &s->work->segment->entries[s->extents[extent].entry];
+}
+
+// The stripe waits for storage anew: pieces on their way, and the last that ended was progress.
+static void watch_pieces(struct slot *s, enum op_kind kind)
+{
+    if (s->watch != NULL)
+        storage_watch_begin(s->watch, &s->wait, kind == OP_READ ? "read" : "write", slot_entry(s, 0));
+}
+
 static void piece_done(struct op *op, int64_t result);
 
 // Starts the next piece in `p`; false: there is none.
@@ -105,8 +117,12 @@ static void piece_done(struct op *op, int64_t result)
         memset((uint8_t *)op->buf + result, 0, p->want - (size_t)result);
         s->io_short = true;
     }
-    if (!piece_start(s, p, op->kind) && s->pieces_out == 0)
-        s->io_done(s);
+    if (piece_start(s, p, op->kind) || s->pieces_out > 0) {
+        watch_pieces(s, op->kind);
+        return;
+    }
+    storage_watch_end(s->watch, &s->wait);
+    s->io_done(s);
 }
 
 void slot_io(struct slot *s, enum op_kind kind)
@@ -115,6 +131,7 @@ void slot_io(struct slot *s, enum op_kind kind)
     s->piece_extent = s->piece_at = s->piece_body = 0;
     s->io_error = 0;
     s->io_short = false;
+    watch_pieces(s, kind);
     for (uint32_t i = 0; i < SLOT_IO && piece_start(s, &s->pieces[i], kind); i++)
         ;
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "mover/engine.h"
+#include "mover/storage_watch.h"
 #include "mover/work.h"
 #include "proto/frame.h"
 #include "proto/layout.h"
@@ -48,6 +49,8 @@ struct slot {
     bool at_once;     // the file is in memory
     bool touched;     // source: the ctime moved; `seen` is how the file looked then
     struct stat seen;
+    struct storage_watch *watch; // who looks how long storage takes, or NULL
+    struct storage_wait wait;
     void (*then)(struct op *op, int64_t result); // what follows the call under way
     struct engine *engine;
     void (*io_done)(struct slot *s);
@@ -59,6 +62,8 @@ MUST_CHECK int slots_new(struct engine *engine, uint32_t count, uint32_t stripe_
                          struct slot **out);
 void slots_free(struct slot *slots, uint32_t count, uint32_t stripe_bytes);
 
+// The entry of one of its extents.
+const struct entry *slot_entry(const struct slot *s, uint32_t extent);
 // Reads or writes all extents of a large stripe from or to s->fd, SLOT_IO pieces at a time, then calls
 // s->io_done from engine_step. What a read could not get is zeroed and io_short set; errors in io_error.
 void slot_io(struct slot *s, enum op_kind kind);

@@ -100,12 +100,15 @@ static int open_roots(struct source_agent *s, const struct blob *paths, size_t *
 }
 
 // Whether all sources lie in memory: then reading waits for nothing.
+// And how their mounts are called.
 static int look_at_roots(struct source_agent *s)
 {
     s->in_memory = true;
     for (uint32_t i = 0; i < s->root_count; i++) {
         uint64_t magic, room;
         int rc = sys_fs_magic(s->roots[i].fd, &magic, &room);
+        if (rc == 0)
+            rc = storage_watch_root(s->agent->watch, s->roots[i].fd);
         if (rc < 0)
             return rc;
         s->in_memory = s->in_memory && magic == TMPFS_MAGIC;
@@ -304,9 +307,9 @@ static void begin_data(void *self, struct stream *stream)
                                 .slots = job->slots,
                                 .stripe_bytes = job->stripe_bytes,
                                 .encrypt = job->encrypt,
-                                .rate_bytes_s =
-                                    job->rate_bits > 0 ? u64_max(job->rate_bits / 8 / job->streams, 1) : 0,
-                                .mailbox = s->agent->mailbox};
+                                .rate_bytes_s = agent_stream_rate(s->agent),
+                                .mailbox = s->agent->mailbox,
+                                .watch = s->agent->watch};
     int rc = sender_new(&cfg, stream, &s->senders[stream_index(stream)]);
     if (rc == 0)
         return;

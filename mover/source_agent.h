@@ -39,6 +39,7 @@ struct source_agent {
     struct worktab *works;
     struct sender_source send;
     struct sender **senders; // one a stream
+    struct storage_wait walking;
     uint8_t opened_buf[NAMES_BYTES_MAX];
     // under lock
     pthread_mutex_t lock;

@@ -147,7 +147,9 @@ static int walk_some(struct walker *w)
     while (w->number == closed) {
         struct entry e;
         struct err problem;
+        storage_watch_begin(w->s->agent->watch, &w->s->walking, "list the source", NULL);
         enum walk_result got = walk_next(w->walk, &e, &problem);
+        storage_watch_end(w->s->agent->watch, &w->s->walking);
         if (got == WALK_END) {
             int rc = segment_close(w, true);
             walk_free(w->walk);

@@ -1,8 +1,8 @@
 #include "mover/tcp.h"
 
 #include <errno.h>
+#include <linux/tcp.h> // netinet/tcp.h of this C library lacks later fields of TCP_INFO
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +15,12 @@ void tcp_figures(int fd, struct tcp_figures *out)
     // An older kernel fills less: the rest stays zero.
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
         memset(&info, 0, sizeof info);
-    *out = (struct tcp_figures){.retransmits = info.tcpi_total_retrans, .rtt_us = info.tcpi_rtt};
+    *out = (struct tcp_figures){.retransmits = info.tcpi_total_retrans,
+                                .rtt_us = info.tcpi_rtt,
+                                .unacked = info.tcpi_unacked,
+                                .probes = info.tcpi_probes,
+                                .ack_age_ms = info.tcpi_last_ack_recv,
+                                .received = info.tcpi_bytes_received};
 }
 
 int tcp_pace(int fd, uint64_t bytes_s)

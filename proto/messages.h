@@ -123,6 +123,10 @@
     F(u32, session)            \
     F(u32, stream) F(u64, bytes) F(u64, resent_bytes) F(u64, elapsed_us) F(u64, retransmits) F(u32, rtt_us)
 
+// [A] what people should know, in the words of an error: storage that is slow to answer, and that it has
+// answered; promises that are read again.
+#define MSG_NOTICE(F, B) B(op, 31) B(path, 1023) B(text, TEXT_BYTES_MAX)
+
 // [A] role OPEN_VERIFY: the directory is there; root: its path for people.
 #define MSG_VERIFY_OPENED(F, B) B(root, 2 * KIB)
 // [C] read these entries again: list of blobs, at least one, each an entry record of a receipt
@@ -131,8 +135,6 @@
 // [A] the results for the oldest CHECK that is unanswered: list of results in the order of its entries
 // (proto/check.h), and the bytes of content that were read for it.
 #define MSG_CHECKED(F, B) F(u64, bytes) B(results, 16 * KIB)
-// [A] something that people may want to know.
-#define MSG_NOTICE(F, B) B(text, TEXT_BYTES_MAX)
 
 //        number  NAME              name
 #define MESSAGES(M)                           \

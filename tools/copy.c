@@ -13,11 +13,13 @@
 #include "tools/stopper.h"
 #include "tools/teller.h"
 
+enum { IO_TIMEOUT_DEFAULT_S = 3600, IO_TIMEOUT_MAX_S = 30 * 24 * 3600 };
+
 enum talk { TALK_NORMAL, TALK_PROGRESS, TALK_QUIET };
 
 struct copy_options {
     const char *key, *json, *bind, *rsh, *remote_path, *state;
-    uint64_t streams, rate_bits, stripe_bytes;
+    uint64_t streams, rate_bits, stripe_bytes, io_timeout_s;
     int engine, direct, encrypt, json_events, talk, verbose, dial, family;
     struct port_range ports;
 };
@@ -74,6 +76,13 @@ static const struct option_row copy_rows[] = {
      .arg = "WHEN",
      .words = encrypt_words,
      .help = "on, or off on a path that you trust"},
+    {.name = "io-timeout",
+     .kind = OPTION_TIME,
+     AT(io_timeout_s),
+     .arg = "TIME",
+     .min = 1,
+     .max = IO_TIMEOUT_MAX_S,
+     .help = "how long a disk may not answer before the job ends: 90s, 5m, 2h; 1h unless given"},
     {.name = "bind",
      .kind = OPTION_TEXT,
      AT(bind),
@@ -247,6 +256,7 @@ static struct job_config job_config(const struct copy *c)
         .dial = (enum job_dial)opt->dial,
         .rsh = opt->rsh,
         .remote_path = opt->remote_path,
+        .io_timeout_s = (uint32_t)opt->io_timeout_s,
         .state_dir = c->state[0] != '\0' ? c->state : NULL,
     };
 }
@@ -364,8 +374,11 @@ int cmd_copy(int argc, char **argv)
     struct copy *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return OUTCOME_NOT_STARTED;
-    c->opt = (struct copy_options){
-        .rsh = "ssh", .remote_path = "penstock", .encrypt = 1, .stripe_bytes = STRIPE_BYTES_DEFAULT};
+    c->opt = (struct copy_options){.rsh = "ssh",
+                                   .remote_path = "penstock",
+                                   .encrypt = 1,
+                                   .stripe_bytes = STRIPE_BYTES_DEFAULT,
+                                   .io_timeout_s = IO_TIMEOUT_DEFAULT_S};
     int status = options_take(&copy_options, argc, argv, &c->opt, &found);
     if (status < 0) {
         teller_begin(c);

@@ -136,6 +136,14 @@ static int take_stdio(int *in, int *out)
     return 0;
 }
 
+static int run_agent(const struct agent_config *cfg, struct channel *control)
+{
+    enum agent_end end = agent_run(cfg, control);
+    if (end == AGENT_HANGS)
+        _exit(OUTCOME_INCOMPLETE); // destructors would meet the threads that are left
+    return end == AGENT_DONE ? OUTCOME_COMPLETE : OUTCOME_INCOMPLETE;
+}
+
 // A connection inside ssh, or the control plane of an agent: its first bytes tell.
 static int serve_begun(const struct agent_config *cfg, int in, int out)
 {
@@ -148,7 +156,7 @@ static int serve_begun(const struct agent_config *cfg, int in, int out)
     if (rc == 0)
         rc = channel_plain_begun(in, out, MESSAGE_BYTES_MAX, first, sizeof(first), &control);
     if (rc == 0)
-        return agent_run(cfg, control);
+        return run_agent(cfg, control);
     if (rc == -ENODATA)
         return OUTCOME_INCOMPLETE; // who started it went away before the job began
     err_set(&err, ERR_START, -rc, "take standard input and output", NULL, 0, NULL);

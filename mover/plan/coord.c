@@ -183,10 +183,14 @@ static void on_stripe_bad(struct coord *c, unsigned node, const struct message *
 static void on_notice(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)
 {
     (void)now_ns;
-    char text[TEXT_BYTES_MAX + 1], shown[2 * TEXT_BYTES_MAX];
-    blob_string(&message->notice.text, text, sizeof text);
-    err_escape(shown, sizeof shown, text, strlen(text));
-    coord_notice(c, "%s: %s", c->cfg.names[node], shown);
+    const struct msg_notice *m = &message->notice;
+    struct err err = {.class = ERR_NONE};
+    char line[1024];
+    blob_string(&m->op, err.op, sizeof err.op);
+    blob_string(&m->path, err.path, sizeof err.path);
+    blob_string(&m->text, err.text, sizeof err.text);
+    snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
+    coord_notice(c, "%s", err_line(&err, line, sizeof line));
 }
 
 static void on_stats(struct coord *c, unsigned node, const struct message *message, uint64_t now_ns)

@@ -116,11 +116,11 @@ struct coord {
     bool retry_closed;    // the retry segment, maybe empty, has come
     uint64_t progress_ns; // when an agent last told of something new
     // The end (coord_end.c).
-    int exit_status;      // of all that was told but hearsay
-    bool stopped;         // by more than hearsay
-    bool hearsay;         // an agent told that the other is lost, or broke the rules
-    bool finished;        // as CLOSE said
-    bool stop_untold;     // storage stopped it: `stop` waits for the destination's last word
+    int exit_status;  // of all that was told but hearsay
+    bool stopped;     // by more than hearsay
+    bool hearsay;     // an agent told that the other is lost, or broke the rules
+    bool finished;    // as CLOSE said
+    bool stop_untold; // storage stopped it: `stop` waits for the destination's last word
     struct err stop;
     uint64_t deadline_ns; // of the closing; UINT64_MAX: none
     struct {

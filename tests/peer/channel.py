@@ -161,7 +161,7 @@ class Control:
                 self.send("PONG", cookie=came.cookie)
             except OSError:
                 pass  # told by the reading end
-        else:
+        elif came.name != "NOTICE":
             self.inbox.put(came)
 
     def send(self, name, **fields):

@@ -144,6 +144,11 @@ static void transfer_end(void *arg)
 {
     struct transfer *t = arg;
     struct engine *e = t->engine;
+    const struct host *h = process_host(e->process);
+    if (h->stuck_until_ns > sched_now_ns()) { // somebody may make it answer before that
+        sched_at(u64_min(h->stuck_until_ns, sched_now_ns() + NS_PER_S), e->process, transfer_end, t);
+        return;
+    }
     int64_t result = transfer_now(e, t->file, t->op);
     if (process_alive(e->process))
         finish(e, t->op, result);

@@ -23,10 +23,15 @@ static const struct scenario {
     void (*prepare)(struct turn *turn); // chooses turn->world_seed; may be NULL
     unsigned share; // when all run: of so many seeds it gets one, as it finds the least for its time
 } scenarios[] = {
-    {"copy", scenario_copy, NULL, 4},     {"lossy", scenario_lossy, NULL, 2},
-    {"crash", scenario_crash, NULL, 1},   {"kill", scenario_kill, NULL, 1},
-    {"source", scenario_source, NULL, 2}, {"full", scenario_full, NULL, 4},
-    {"rivals", scenario_rivals, NULL, 4}, {"sweep", scenario_sweep, sweep_prepare, 1},
+    {"copy", scenario_copy, NULL, 4},
+    {"lossy", scenario_lossy, NULL, 2},
+    {"crash", scenario_crash, NULL, 1},
+    {"kill", scenario_kill, NULL, 1},
+    {"source", scenario_source, NULL, 2},
+    {"full", scenario_full, NULL, 4},
+    {"rivals", scenario_rivals, NULL, 4},
+    {"stuck", scenario_stuck, NULL, 2},
+    {"sweep", scenario_sweep, sweep_prepare, 1},
 };
 
 // The sanitizer keeps freed memory back; much of it costs more than the simulation.

@@ -18,7 +18,8 @@ void run_random(struct run *r)
                       .stripe_bytes = (uint32_t)MIB << (rng_once_in(rng, 4) ? rng_below(rng, 3) : 0),
                       .encrypt = rng_once_in(rng, 4),
                       .direct = (enum direct_mode)rng_below(rng, 3),
-                      .dial = (enum job_dial)rng_below(rng, 3)};
+                      .dial = (enum job_dial)rng_below(rng, 3),
+                      .io_timeout_s = 3600};
 }
 
 static void take_event(struct run *r, const struct job_event *e)
@@ -49,7 +50,7 @@ static int copy_main(void *arg)
                              .dial = r->dial,
                              .rsh = rsh,
                              .state_dir = state,
-                             .io_timeout_s = 3600};
+                             .io_timeout_s = r->io_timeout_s};
     struct job *job;
     int rc = job_start(&cfg, &job);
     assert(rc == 0);

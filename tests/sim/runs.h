@@ -11,6 +11,7 @@ struct run {
     bool encrypt;
     enum direct_mode direct;
     enum job_dial dial;
+    uint32_t io_timeout_s;
     // filled
     struct process *process;
     struct job *job; // while there is one

@@ -18,6 +18,7 @@ void scenario_crash(void *turn);
 void scenario_kill(void *turn);
 void scenario_full(void *turn);
 void scenario_rivals(void *turn);
+void scenario_stuck(void *turn);
 void scenario_source(void *turn);
 void scenario_sweep(void *turn);
 void sweep_prepare(struct turn *t);

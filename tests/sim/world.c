@@ -150,6 +150,13 @@ void host_freeze(struct host *h, uint64_t ns)
     sched_at(h->frozen_until_ns, NULL, thaw, h);
 }
 
+void host_stick(struct host *h, uint64_t ns)
+{
+    world_trace("the disk of %s %s", h->name, ns > 0 ? "is stuck" : "answers");
+    h->stuck_until_ns = sched_now_ns() + ns;
+    task_wake_all(&h->stuck_until_ns);
+}
+
 bool process_runs(const struct process *p)
 {
     return p == NULL || p->host->frozen_until_ns <= sched_now_ns();
@@ -299,6 +306,10 @@ void host_strike(struct host *h)
 // A slow walk closes many segments, a slow sync makes large groups.
 static void delay(const struct host *h, const char *what)
 {
+    if (h->stuck_until_ns > sched_now_ns())
+        world_trace("%s waits for the disk", what);
+    while (h->stuck_until_ns > sched_now_ns())
+        (void)task_wait(&h->stuck_until_ns, h->stuck_until_ns);
     bool syncs = strstr(what, "sync") != NULL;
     if (syncs && rng_once_in(&the_world.rng, h->stall_once_in))
         task_sleep(rng_below(&the_world.rng, 6 * NS_PER_S));
@@ -311,9 +322,11 @@ static void delay(const struct host *h, const char *what)
 int host_call(struct host *h, const char *what)
 {
     struct trouble *t = &h->trouble;
+    t->calls++;
+    if (t->calls == h->stick_at_call)
+        host_stick(h, h->stick_ns);
     if (task_current() != NULL)
         delay(h, what);
-    t->calls++;
     if (t->armed && rng_once_in(&the_world.rng, t->end_once_in))
         host_strike(h);
     if (t->calls != t->fail_at)

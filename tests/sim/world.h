@@ -33,8 +33,10 @@ struct host {
     uint32_t direct_align; // 0: no direct I/O
     bool refuses_dials;    // nobody can connect to it
     uint64_t frozen_until_ns;
-    uint64_t slow_ns;       // most that a call takes
-    unsigned stall_once_in; // calls that sync, which take seconds
+    uint64_t stuck_until_ns;          // its disk answers nothing before
+    uint64_t stick_at_call, stick_ns; // from that call on it is stuck for so long; 0: it never is
+    uint64_t slow_ns;                 // most that a call takes
+    unsigned stall_once_in;           // calls that sync, which take seconds
     struct trouble trouble;
 };
 
@@ -72,6 +74,8 @@ void process_kill(struct process *p);
 
 // Stops the processes of the host for so long, as a suspended machine does.
 void host_freeze(struct host *h, uint64_t ns);
+// The disk of the host answers nothing for so long; 0: it does again.
+void host_stick(struct host *h, uint64_t ns);
 bool process_runs(const struct process *p); // it is not frozen
 // Power fails: its processes are gone, the file system keeps what was durable (and some of the rest), nobody
 // tells the peers. The host is up again at once.

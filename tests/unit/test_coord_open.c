@@ -261,6 +261,22 @@ static void test_long_words(void)
     kit_end(&k);
 }
 
+// Words of an agent become a line that names it, and nothing else.
+static void test_notice(void)
+{
+    struct coord_kit k;
+    kit_begin_in(&k, KIT_RUN);
+    kit_say(&k, COORD_SOURCE,
+            &(struct message){.type = MESSAGE_NOTICE,
+                              .notice = {.op = blob_text("read"),
+                                         .path = blob_text("a/\x01"),
+                                         .text = blob_text("no answer for 60 s, on /mnt\x0a (nfs)")}});
+    CU_ASSERT_STRING_EQUAL(k.notice, "there: read a/\\x01: no answer for 60 s, on /mnt\\x0a (nfs)");
+    CU_ASSERT_EQUAL(k.problems, 0);
+    kit_expect_none(&k);
+    kit_end(&k);
+}
+
 void suite_coord_open(void)
 {
     CU_pSuite s = CU_add_suite("coord_open", NULL, NULL);
@@ -271,4 +287,5 @@ void suite_coord_open(void)
     CU_add_test(s, "root_refused", test_root_refused);
     CU_add_test(s, "config_copied", test_config_copied);
     CU_add_test(s, "long_words", test_long_words);
+    CU_add_test(s, "notice", test_notice);
 }
