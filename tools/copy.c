@@ -20,13 +20,14 @@ enum talk { TALK_NORMAL, TALK_PROGRESS, TALK_QUIET };
 struct copy_options {
     const char *key, *json, *bind, *rsh, *remote_path, *state;
     uint64_t streams, rate_bits, stripe_bytes, io_timeout_s;
-    int engine, direct, encrypt, json_events, talk, verbose, dial, family;
+    int engine, direct, verify, encrypt, json_events, talk, verbose, dial, family;
     struct port_range ports;
 };
 
 // In the order of the enums.
 static const char *const engine_words[] = {"auto", "uring", "aio", "threads", NULL};
 static const char *const direct_words[] = {"auto", "on", "off", NULL};
+static const char *const verify_words[] = {"wire", NULL};
 static const char *const encrypt_words[] = {"off", "on", NULL};
 static const char *const dial_words[] = {"auto", "src", "dst", NULL};
 
@@ -70,6 +71,14 @@ static const struct option_row copy_rows[] = {
      .arg = "WHEN",
      .words = direct_words,
      .help = "past the page cache: auto, on or off"},
+    {.name = "verify",
+     .kind = OPTION_CHOICE,
+     AT(verify),
+     .arg = "HOW",
+     .words = verify_words,
+     .help =
+         "how what moves is proved: wire (each MiB is digested where it is read and where it arrives, and "
+         "synced)"},
     {.name = "encrypt",
      .kind = OPTION_CHOICE,
      AT(encrypt),

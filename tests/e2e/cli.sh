@@ -19,16 +19,16 @@ small() {
 
 # ---- what is refused: exit 2, told by name on standard error, nothing made; the rest of the line is `source there` ----
 
-UNKNOWN=(--nonsense --delete --dry-run -n --include=x --exclude=x --files-from=x --checksum --verify=disk
+UNKNOWN=(--nonsense --delete --dry-run -n --include=x --exclude=x --files-from=x --checksum
     --stream=4 --enc=on -z -X)
 VALUES=(
     --streams=0 --streams=-1 --streams=1e3 --streams=1025 --streams=4x --streams=1.5 '--streams= 4' --streams=0x4
     --streams=99999999999999999999 --stripe=0 --stripe=3M --stripe=512K --stripe=32M --stripe=4MB --stripe=-4M
     --stripe=18446744073709551616 --rate=0 --rate=10X --rate=-5M '--rate=1,5G' --rate=5Gbps --rate=99999999999G
-    --engine=fast --engine=URING --direct=yes --encrypt=maybe --dial=both --ports=0 --ports=65536 --ports=9-3 --ports=1-
+    --engine=fast --verify=disk --verify=none --engine=URING --direct=yes --encrypt=maybe --dial=both --ports=0 --ports=65536 --ports=9-3 --ports=1-
     --ports=x --quiet=1 --json-events=1 --io-timeout=0 --io-timeout=1d --io-timeout=-1 --io-timeout=721h --io-timeout=5x
 )
-MISSING=(--key --streams --rate --stripe --engine --direct --encrypt --bind --ports --dial --rsh --remote-path --state
+MISSING=(--key --streams --rate --stripe --engine --direct --verify --encrypt --bind --ports --dial --rsh --remote-path --state
     --json --io-timeout)
 
 refused() {

@@ -32,7 +32,7 @@ way() {
     no_leftovers here
     engine_is "$options"
     # shellcheck disable=SC2086 # words
-    copy 0 --encrypt on --key "$WORK/key" $options here/ "$AGENT/copied.$((++COUNT))"
+    copy 0 --encrypt on --verify wire --key "$WORK/key" $options here/ "$AGENT/copied.$((++COUNT))"
     same_copy "$WORK/source" "$WORK/root/copied.$COUNT"
 }
 COUNT=0
