@@ -58,6 +58,7 @@ WRAPPED   := $(shell grep -os '__wrap_[a-z_0-9]*' tests/sim/wraps.h)
 UNIT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c))
 SIM_OBJECTS  := $(patsubst %.c,$(O)/%.o,$(wildcard tests/sim/*.c))
 SUITES       := $(patsubst tests/unit/test_%.c,%,$(wildcard tests/unit/test_*.c))
+LIMIT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c))
 FUZZED       := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 PROGRAM  := $(if $(wildcard $(MAIN)),$(B)/penstock)
@@ -127,6 +128,10 @@ $(B)/tests/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(B)/libpen
 $(B)/tests/libfuzzer_%: $(O)/tests/fuzz/fuzz_%.o $(B)/libpenstock.a $(B)/flags
 	$(call link,-fsanitize=fuzzer)
 
+# Apart from the tests: it measures and says nothing of right or wrong.
+$(B)/bench/limit: $(LIMIT_OBJECTS) $(B)/flags
+	$(call link)
+
 # What the generated list or libFuzzer calls needs no header.
 $(O)/tests/unit/%.o $(O)/tests/fuzz/%.o: CFLAGS += -Wno-missing-prototypes
 
@@ -137,7 +142,7 @@ $(B)/gen/suites.h: $(B)/suites
 	@printf 'void suite_%s(void);\n' $(SUITES) > $@
 	@echo '#define SUITES(X)' $(patsubst %,'X(%)',$(SUITES)) >> $@
 
--include $(patsubst %.o,%.d,$(OBJECTS) $(UNIT_OBJECTS) $(SIM_OBJECTS) $(wildcard $(O)/tests/fuzz/*.o))
+-include $(patsubst %.o,%.d,$(OBJECTS) $(UNIT_OBJECTS) $(SIM_OBJECTS) $(LIMIT_OBJECTS) $(wildcard $(O)/tests/fuzz/*.o))
 
 # ---- packages -------------------------------------------------------------------------------------------
 
