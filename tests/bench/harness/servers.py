@@ -59,9 +59,12 @@ class Server:
         while not ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                raise ServerError(f"{what} does not start: {' '.join(self.log.read_text(errors='replace').split())[-300:]}")
+                raise ServerError(f"{what} does not start: {' '.join(self.said().split())[-300:]}")
             time.sleep(POLL_S)
         return self
+
+    def said(self):
+        return self.log.read_text(errors="replace")
 
     def accepts(self):
         try:
@@ -72,7 +75,7 @@ class Server:
 
     def told_port(self):
         """For servers that choose a port themselves and say so."""
-        found = LISTENING.search(self.log.read_text(errors="replace"))
+        found = LISTENING.search(self.said())
         self.port = int(found[1]) if found else None
         return bool(found)
 
@@ -132,9 +135,9 @@ def network_of(server):
 
 def iperf_server(meter, folder, _target):
     port = free_port()
-    argv = ["iperf3", "--server", "--bind", "127.0.0.1", "--port", str(port), "--logfile", f"{folder}/iperf.log"]
-    server = Server(meter, argv, folder, port)
-    return server.await_(lambda: "listening" in read(f"{folder}/iperf.log"), "iperf3 --server")
+    argv = ["iperf3", "--server", "--bind", "127.0.0.1", "--port", str(port), "--forceflush"]
+    server = Server(meter, argv, folder, port)  # a connection to see whether it listens would be a test to it
+    return server.await_(lambda: "listening" in server.said(), "iperf3 --server")
 
 
 def penstock_agent(penstock):
@@ -146,10 +149,3 @@ def penstock_agent(penstock):
         server = Server(meter, argv, folder)
         return server.await_(server.told_port, "penstock serve")
     return start
-
-
-def read(path):
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
