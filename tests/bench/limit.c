@@ -7,6 +7,8 @@
 #include <linux/magic.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,6 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,9 +28,12 @@ static const char usage[] =
     "       limit [options] --memory SIZE    from memory to memory\n"
     "  --streams N   pairs of processes, a TCP connection each (1)\n"
     "  --unit SIZE   what streams take in turn (4M)\n"
-    "  --piece SIZE  what is read, digested and sent at a time; divides 1M (256K)\n"
-    "  --slots N     MiB of a receiver that may be on their way to the disk (8)\n"
+    "  --piece SIZE  what is read, digested, sent and received at a time: a power of two up to the unit "
+    "(1M)\n"
+    "  --slots N     buffers of a receiver, of a MiB or a piece, that may be on their way to the disk (8)\n"
     "  --lowat SIZE  SO_RCVLOWAT while more than that is awaited; 0: off (0)\n"
+    "  --socket SIZE SO_SNDBUF and SO_RCVBUF; 0: as the kernel likes (0)\n"
+    "  --pin         every process stays on a processor\n"
     "  --sealed      AES-256-GCM\n"
     "  --map         digest and send from a mapping of the source instead of reading it\n"
     "  --buffered    plain writes, as on tmpfs\n";
@@ -66,6 +70,11 @@ static uint64_t size_of(const char *text)
     return value << shift;
 }
 
+static bool is_power(uint32_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
 static uint32_t count_of(const char *text, uint32_t max)
 {
     uint64_t value = size_of(text);
@@ -86,13 +95,19 @@ static void set_option(struct limit_options *o, int option)
         o->unit_bytes = count_of(optarg, LIMIT_UNIT_BYTES_MAX);
         break;
     case 'p':
-        o->piece_bytes = count_of(optarg, LIMIT_LEAF_BYTES);
+        o->piece_bytes = count_of(optarg, LIMIT_UNIT_BYTES_MAX);
         break;
     case 'n':
         o->slots = count_of(optarg, SLOTS_MAX);
         break;
     case 'l':
-        o->lowat_bytes = count_of(optarg, LIMIT_LEAF_BYTES);
+        o->lowat_bytes = count_of(optarg, LIMIT_UNIT_BYTES_MAX);
+        break;
+    case 'k':
+        o->socket_bytes = count_of(optarg, LIMIT_UNIT_BYTES_MAX);
+        break;
+    case 'P':
+        o->pin = true;
         break;
     case 'e':
         o->sealed = true;
@@ -130,16 +145,18 @@ static struct limit_options options_of(int argc, char **argv)
         {"piece", required_argument, NULL, 'p'},   {"slots", required_argument, NULL, 'n'},
         {"lowat", required_argument, NULL, 'l'},   {"sealed", no_argument, NULL, 'e'},
         {"map", no_argument, NULL, 'm'},           {"buffered", no_argument, NULL, 'b'},
-        {"memory", required_argument, NULL, 'M'},  {0},
+        {"memory", required_argument, NULL, 'M'},  {"socket", required_argument, NULL, 'k'},
+        {"pin", no_argument, NULL, 'P'},           {0},
     };
     struct limit_options o = {
-        .streams = 1, .slots = 8, .unit_bytes = 4 << 20, .piece_bytes = 256 << 10, .write = LIMIT_WRITE_RING};
+        .streams = 1, .slots = 8, .unit_bytes = 4 << 20, .piece_bytes = 1 << 20, .write = LIMIT_WRITE_RING};
     int option;
     while ((option = getopt_long(argc, argv, "", names, NULL)) != -1)
         set_option(&o, option);
     bool memory = o.memory_bytes > LIMIT_LEAF_BYTES;
     if (argc - optind != (memory ? 0 : 2) || o.streams == 0 || o.slots == 0 || o.unit_bytes == 0 ||
-        o.unit_bytes % LIMIT_LEAF_BYTES != 0 || o.piece_bytes == 0 || LIMIT_LEAF_BYTES % o.piece_bytes != 0)
+        o.unit_bytes % LIMIT_LEAF_BYTES != 0 || o.piece_bytes == 0 || !is_power(o.piece_bytes) ||
+        o.unit_bytes % o.piece_bytes != 0)
         set_option(&o, '?');
     if (!memory) {
         o.source = argv[optind];
@@ -149,14 +166,25 @@ static struct limit_options options_of(int argc, char **argv)
     return o;
 }
 
+// Buffers of a fixed size; set before the connection is made, so that the window can be scaled to it.
+static void size_buffers(const struct limit_options *o, int fd)
+{
+    int bytes = (int)o->socket_bytes;
+    if (bytes > 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) < 0 ||
+                      setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0))
+        limit_die("buffers", "loopback");
+}
+
 // Two ends of one connection over loopback.
-static void connect_pair(int ends[2])
+static void connect_pair(const struct limit_options *o, int ends[2])
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr *any = (struct sockaddr *)&address;
     socklen_t len = sizeof(address);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ends[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_buffers(o, listener);
+    size_buffers(o, ends[0]);
     if (listener < 0 || ends[0] < 0 || bind(listener, any, len) < 0 || listen(listener, 1) < 0 ||
         getsockname(listener, any, &len) < 0 || connect(ends[0], any, len) < 0)
         limit_die("connect", "loopback");
@@ -168,9 +196,20 @@ static void connect_pair(int ends[2])
     close(listener);
 }
 
-// Starts one process of a stream. It ends with its parent.
-static void start(const struct limit_options *o, const struct limit_plan *plan, int ends[2], bool sends)
+// Senders and receivers in turn to the processors in turn.
+static void pin(unsigned number)
 {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(number % (unsigned)sysconf(_SC_NPROCESSORS_ONLN), &set);
+    if (sched_setaffinity(0, sizeof(set), &set) < 0)
+        limit_die("affinity", "stream");
+}
+
+// Starts process `number`, one of a stream. It ends with its parent.
+static void start(const struct limit_options *o, const struct limit_plan *plan, int ends[2], unsigned number)
+{
+    bool sends = number % 2 == 0;
     pid_t parent = getpid(), pid = fork();
     if (pid < 0)
         limit_die("fork", "stream");
@@ -179,6 +218,8 @@ static void start(const struct limit_options *o, const struct limit_plan *plan, 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         exit(EXIT_FAILURE);
     close(ends[sends]);
+    if (o->pin)
+        pin(number);
     struct limit_end end = {.options = o, .plan = plan, .socket = ends[!sends]};
     if (o->sealed)
         end.cipher = limit_cipher_new(sends);
@@ -225,9 +266,9 @@ int main(int argc, char **argv)
     limit_plan_make(&o, &plan);
     for (unsigned i = 0; i < o.streams; i++) {
         int ends[2];
-        connect_pair(ends);
-        start(&o, &plan, ends, true);
-        start(&o, &plan, ends, false);
+        connect_pair(&o, ends);
+        start(&o, &plan, ends, 2 * i);
+        start(&o, &plan, ends, 2 * i + 1);
         close(ends[0]);
         close(ends[1]);
     }

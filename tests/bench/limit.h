@@ -31,8 +31,9 @@ enum limit_write { LIMIT_WRITE_RING, LIMIT_WRITE_PLAIN, LIMIT_WRITE_NONE };
 struct limit_options {
     const char *source, *target; // NULL: a pattern in memory; bytes are dropped
     uint64_t memory_bytes;       // without a source
-    uint32_t streams, slots, unit_bytes, piece_bytes, lowat_bytes;
+    uint32_t streams, slots, unit_bytes, piece_bytes, lowat_bytes, socket_bytes;
     bool sealed;
+    bool pin; // every process to a processor
     bool map; // digest, seal and send from a mapping of the source instead of reading it
     enum limit_write write;
 };

@@ -49,10 +49,10 @@ static void close_leaf(struct limit_leaves *leaves)
     leaves->open_bytes = 0;
 }
 
-// Pieces never reach over the end of a leaf: their size divides it, and a unit begins with a leaf.
-void limit_leaves_add(struct limit_leaves *leaves, const uint8_t *bytes, size_t len)
+// A part of a leaf, or all of it.
+static void add_to_leaf(struct limit_leaves *leaves, const uint8_t *bytes, size_t len)
 {
-    if (leaves->open_bytes == 0 && len == LIMIT_LEAF_BYTES) {
+    if (len == LIMIT_LEAF_BYTES) {
         leaves->digests[leaves->count++] = limit_digest_of(bytes, len);
         return;
     }
@@ -62,6 +62,16 @@ void limit_leaves_add(struct limit_leaves *leaves, const uint8_t *bytes, size_t 
     leaves->open_bytes += len;
     if (leaves->open_bytes == LIMIT_LEAF_BYTES)
         close_leaf(leaves);
+}
+
+// A piece is as large as a leaf divided by or times a whole number, so a leaf never ends inside a smaller
+// piece.
+void limit_leaves_add(struct limit_leaves *leaves, const uint8_t *bytes, size_t len)
+{
+    for (; len > LIMIT_LEAF_BYTES; bytes += LIMIT_LEAF_BYTES, len -= LIMIT_LEAF_BYTES)
+        add_to_leaf(leaves, bytes, LIMIT_LEAF_BYTES);
+    if (len > 0)
+        add_to_leaf(leaves, bytes, len);
 }
 
 const struct limit_digest *limit_leaves_end(struct limit_leaves *leaves, uint32_t *count)

@@ -1,4 +1,4 @@
-// The receiving process of a stream. Direct writes go through a ring, a MiB each, and are waited for only
+// The receiving process of a stream. Direct writes go through a ring, a slot each, and are waited for only
 // when no slot is left; plain ones are made piece by piece, while the bytes are still in the cache.
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +22,7 @@ struct receiving {
     uint32_t *idle;   // numbers of free slots
     uint32_t *wanted; // by slot: bytes being written
     uint32_t idle_count;
+    size_t slot_bytes; // a MiB, or a piece if that is more
     uint32_t lowat;
 };
 
@@ -97,7 +98,7 @@ static void write_direct(struct receiving *r, uint32_t slot, int fd, size_t len,
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
     size_t whole = (len + LIMIT_BLOCK_BYTES - 1) & ~(size_t)(LIMIT_BLOCK_BYTES - 1);
     r->wanted[slot] = (uint32_t)whole;
-    io_uring_prep_write(sqe, fd, r->buffer + (size_t)slot * LIMIT_LEAF_BYTES, (unsigned)whole, offset);
+    io_uring_prep_write(sqe, fd, r->buffer + slot * r->slot_bytes, (unsigned)whole, offset);
     sqe->user_data = slot;
     int rc = io_uring_submit(&r->ring);
     if (rc < 0) {
@@ -120,8 +121,8 @@ static void write_plain(int fd, const uint8_t *bytes, size_t len, uint64_t offse
     }
 }
 
-// One MiB of a large file, or its end.
-static void receive_leaf(struct receiving *r, int fd, size_t len, uint64_t offset)
+// A slot full of a large file, or its end.
+static void receive_slot(struct receiving *r, int fd, size_t len, uint64_t offset)
 {
     const struct limit_options *o = r->end->options;
     uint32_t slot = 0;
@@ -130,7 +131,7 @@ static void receive_leaf(struct receiving *r, int fd, size_t len, uint64_t offse
             reap(r, 1);
         slot = r->idle[--r->idle_count];
     }
-    uint8_t *bytes = r->buffer + (size_t)slot * LIMIT_LEAF_BYTES;
+    uint8_t *bytes = r->buffer + slot * r->slot_bytes;
     for (size_t at = 0; at < len; at += o->piece_bytes) {
         size_t n = len - at < o->piece_bytes ? len - at : o->piece_bytes;
         uint8_t *piece = o->write == LIMIT_WRITE_RING ? bytes + at : bytes;
@@ -157,9 +158,9 @@ static void check(struct receiving *r, const struct limit_digest *seen, uint32_t
 static void receive_large(struct receiving *r, const struct limit_unit *unit)
 {
     int fd = r->end->plan->files[unit->file].fd;
-    for (uint32_t at = 0; at < unit->bytes; at += LIMIT_LEAF_BYTES) {
-        uint32_t left = unit->bytes - at;
-        receive_leaf(r, fd, left < LIMIT_LEAF_BYTES ? left : LIMIT_LEAF_BYTES, unit->offset + at);
+    for (size_t at = 0; at < unit->bytes; at += r->slot_bytes) {
+        size_t left = unit->bytes - at;
+        receive_slot(r, fd, left < r->slot_bytes ? left : r->slot_bytes, unit->offset + at);
     }
     uint32_t count;
     const struct limit_digest *seen = limit_leaves_end(r->leaves, &count);
@@ -220,7 +221,8 @@ void limit_receive(struct limit_end *end)
 {
     const struct limit_options *o = end->options;
     struct receiving r = {.end = end, .leaves = limit_leaves_new()};
-    size_t slots_bytes = (size_t)o->slots * LIMIT_LEAF_BYTES;
+    r.slot_bytes = o->piece_bytes > LIMIT_LEAF_BYTES ? o->piece_bytes : LIMIT_LEAF_BYTES;
+    size_t slots_bytes = o->slots * r.slot_bytes;
     r.buffer = limit_memory(slots_bytes > o->unit_bytes ? slots_bytes : o->unit_bytes);
     r.expected = calloc(LIMIT_DIGESTS_MAX, sizeof(*r.expected));
     r.seen = calloc(LIMIT_PACKED_FILES_MAX, sizeof(*r.seen));
