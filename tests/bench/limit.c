@@ -31,7 +31,7 @@ static const char usage[] =
     "  --piece SIZE  what is read, digested, sent and received at a time: a power of two up to the unit "
     "(1M)\n"
     "  --slots N     buffers of a receiver, of a MiB or a piece, that may be on their way to the disk (8)\n"
-    "  --lowat SIZE  SO_RCVLOWAT while more than that is awaited; 0: off (0)\n"
+    "  --lowat SIZE  SO_RCVLOWAT while more than that is awaited; 0: off (512K)\n"
     "  --socket SIZE SO_SNDBUF and SO_RCVBUF; 0: as the kernel likes (0)\n"
     "  --pin         every process stays on a processor\n"
     "  --sealed      AES-256-GCM\n"
@@ -148,8 +148,12 @@ static struct limit_options options_of(int argc, char **argv)
         {"memory", required_argument, NULL, 'M'},  {"socket", required_argument, NULL, 'k'},
         {"pin", no_argument, NULL, 'P'},           {0},
     };
-    struct limit_options o = {
-        .streams = 1, .slots = 8, .unit_bytes = 4 << 20, .piece_bytes = 1 << 20, .write = LIMIT_WRITE_RING};
+    struct limit_options o = {.streams = 1,
+                              .slots = 8,
+                              .unit_bytes = 4 << 20,
+                              .piece_bytes = 1 << 20,
+                              .lowat_bytes = 512 << 10,
+                              .write = LIMIT_WRITE_RING};
     int option;
     while ((option = getopt_long(argc, argv, "", names, NULL)) != -1)
         set_option(&o, option);

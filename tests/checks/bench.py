@@ -247,6 +247,37 @@ class Limit(unittest.TestCase):
             self.assertEqual(self.limit(*words).returncode, 2, words)
 
 
+class Whole(unittest.TestCase):
+    """The harness from its command line to its tables."""
+
+    BENCH = [sys.executable, ROOT / "tests/bench/bench"]
+
+    def bench(self, *words):
+        return subprocess.run([*self.BENCH, *words], capture_output=True, text=True, check=False, timeout=90)
+
+    def test_session(self):
+        out = WORK / "out.jsonl"
+        words = ["--quick", "--rounds", "2", "--rows", "small.tmpfs", "--tools", "cp,limit,penstock",
+                 "--dest", WORK / "dest", "--out", out, "--build", LIMIT.parent.parent]
+        with subprocess.Popen([*self.BENCH, *words], stdout=subprocess.DEVNULL) as session:
+            self.assertEqual(session.wait(90), 0)
+        found = record.read(out)
+        alone = {one["row"]: one for one in found if one["against"] is None}
+        for column in ("cp", "limit", "penstock"):
+            self.assertEqual(len(alone[f"quick-small.tmpfs/{column}/files"]["samples"]), 2)
+            self.assertGreater(alone[f"quick-small.tmpfs/{column}/cpu"]["min"], 0)
+        self.assertGreater(alone["quick-small.tmpfs/penstock/resident"]["min"], 1)
+        self.assertEqual(self.bench("--print", out).stdout.strip(), out.with_suffix(".txt").read_text().strip())
+        self.assertEqual(len(self.bench("--print", out, "--csv").stdout.splitlines()), len(found) + 1)
+        self.assertEqual(list(Path("/dev/shm").glob(f"penstock-bench.{session.pid}.*")), [])
+        self.assertEqual(os.listdir(WORK / "dest"), [])
+
+    def test_no_row(self):
+        done = self.bench("--rows", "smal")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no row is named smal", done.stderr)
+
+
 class Lines(unittest.TestResult):
     """A result line a case, as the runner wants it."""
 

@@ -7,6 +7,14 @@ from .columns import (Cp, GridFtp, Iperf, Limit, Penstock, PenstockMemory, Penst
 PLACES = ("ext4", "tmpfs")
 CLEAR = ("--encrypt", "off")
 ENGINES = ("uring", "aio", "threads")
+STRIPES = ("1M", "2M", "4M", "8M", "16M")
+# Ways to run the yardstick: which is the fastest on this machine?
+WAYS = {
+    "": "", "-s2": "--streams 2", "-s4": "--streams 4", "-unit1": "--unit 1M", "-unit16": "--unit 16M",
+    "-piece256": "--piece 256K", "-piece2": "--piece 2M", "-piece4": "--piece 4M", "-slots4": "--slots 4",
+    "-slots32": "--slots 32", "-lowat0": "--lowat 0", "-lowat1": "--lowat 1M", "-socket1": "--socket 1M",
+    "-map": "--map", "-pin": "--pin",
+}
 
 
 class Row(NamedTuple):
@@ -54,6 +62,14 @@ def stream_columns(tools):
         Limit(f"limit-s{n}", tools.limit, *tools.limit_options, "--streams", n))]
 
 
+def stripe_columns(tools):
+    return [Penstock(f"penstock-clear-{stripe}", tools.penstock, *CLEAR, "--stripe", stripe) for stripe in STRIPES]
+
+
+def yardstick_columns(tools, sealed):
+    return [Limit(f"limit{way}", tools.limit, *sealed, *options.split()) for way, options in WAYS.items()]
+
+
 def memory_columns(tools, streams):
     count = ("--streams", str(streams))
     return [PenstockMemory("penstock-clear", tools.penstock), Limit("limit", tools.limit, *tools.limit_options, *count),
@@ -78,6 +94,10 @@ def all_rows(tools):
             rows.append(Row(f"engines-{data}.{place}", "copy", data, place, engine_columns(tools)))
             if data == "large":
                 rows.append(Row(f"streams-{data}.{place}", "copy", data, place, stream_columns(tools)))
+                rows.append(Row(f"stripes-{data}.{place}", "copy", data, place, stripe_columns(tools)))
+                rows.append(Row(f"yardstick-clear.{place}", "copy", data, place, yardstick_columns(tools, ())))
+                rows.append(Row(f"yardstick-sealed.{place}", "copy", data, place,
+                                yardstick_columns(tools, ("--sealed",))))
     rows.append(Row("start.tmpfs", "start", "million", "tmpfs", start_columns(tools)))
     return rows
 

@@ -1,4 +1,5 @@
 """A session: rows one after the other, in each all columns in every round, in an order that turns."""
+import os
 import shutil
 import tempfile
 from datetime import datetime, timezone
@@ -18,7 +19,7 @@ class Session:
         self.out = out
         self.sets = data_sets.QUICK if options.quick else data_sets.FULL
         self.origin = {"commit": machine.commit(root), "machine": machine.describe()}
-        self.work = Path(tempfile.mkdtemp(prefix="penstock-bench.", dir="/dev/shm"))
+        self.work = Path(tempfile.mkdtemp(prefix=f"penstock-bench.{os.getpid()}.", dir="/dev/shm"))
         self.work.chmod(0o755)  # servers of other accounts pass through it
         self.disk = Path(options.dest).resolve() / self.work.name
         self.made = None  # the data set that is there: (name, folder)

@@ -44,10 +44,16 @@ TARGETS = [
     # One tiny file to a running agent or daemon, from connect to exit.
     Target("tiny.*/penstock/wall", "{}/rsync/wall", "<=", 1.0),
     Target("tiny.*/penstock-clear/wall", "{}/rsync/wall", "<=", 1.0),
-    # Memory of the larger agent (MiB), time to the first byte (s).
+    # Memory of the larger agent (MiB), four streams unless told otherwise; time to the first byte (s).
+    Target("*/penstock/resident", None, "<=", 96.0),
+    Target("*/penstock-clear/resident", None, "<=", 96.0),
     Target("*/penstock*-s4/resident", None, "<=", 96.0),
     Target("*/penstock*-s16/resident", None, "<=", 256.0),
     Target("start.*/penstock*/first-byte", None, "<=", 2.0),
+    # Which stripe, and which way to run the yardstick?
+    Target("stripes-*/penstock-clear-*/speed", "{}/penstock-clear-4M/speed", None, None),
+    Target("yardstick-*/limit-*/speed", "{}/limit/speed", None, None),
+    Target("yardstick-*/limit-*/cpu", "{}/limit/cpu", None, None),
     # No target, but good to see.
     Target("*/penstock-clear/speed", "{}/limit/speed", None, None),
     Target("*/penstock-clear/cpu", "{}/limit/cpu", None, None),
