@@ -26,7 +26,7 @@ enum { HUGE_PAGE_BYTES = 2 << 20, STREAMS_MAX = 64, SLOTS_MAX = 256, USAGE = 2 }
 static const char usage[] =
     "Usage: limit [options] SOURCE TARGET    copy the files beneath one folder to another, over loopback\n"
     "       limit [options] --memory SIZE    from memory to memory\n"
-    "  --streams N   pairs of processes, a TCP connection each (1)\n"
+    "  --streams N   pairs of processes, a TCP connection each (2)\n"
     "  --unit SIZE   what streams take in turn (4M)\n"
     "  --piece SIZE  what is read, digested, sent and received at a time: a power of two up to the unit "
     "(1M)\n"
@@ -148,7 +148,7 @@ static struct limit_options options_of(int argc, char **argv)
         {"memory", required_argument, NULL, 'M'},  {"socket", required_argument, NULL, 'k'},
         {"pin", no_argument, NULL, 'P'},           {0},
     };
-    struct limit_options o = {.streams = 1,
+    struct limit_options o = {.streams = 2,
                               .slots = 8,
                               .unit_bytes = 4 << 20,
                               .piece_bytes = 1 << 20,

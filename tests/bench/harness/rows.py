@@ -10,7 +10,7 @@ ENGINES = ("uring", "aio", "threads")
 STRIPES = ("1M", "2M", "4M", "8M", "16M")
 # Ways to run the yardstick: which is the fastest on this machine?
 WAYS = {
-    "": "", "-s2": "--streams 2", "-s4": "--streams 4", "-unit1": "--unit 1M", "-unit16": "--unit 16M",
+    "": "", "-s1": "--streams 1", "-s4": "--streams 4", "-unit1": "--unit 1M", "-unit16": "--unit 16M",
     "-piece256": "--piece 256K", "-piece2": "--piece 2M", "-piece4": "--piece 4M", "-slots4": "--slots 4",
     "-slots32": "--slots 32", "-lowat0": "--lowat 0", "-lowat1": "--lowat 1M", "-socket1": "--socket 1M",
     "-map": "--map", "-pin": "--pin",
