@@ -58,13 +58,15 @@ WRAPPED   := $(shell grep -os '__wrap_[a-z_0-9]*' tests/sim/wraps.h)
 UNIT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(wildcard tests/unit/*.c))
 SIM_OBJECTS  := $(patsubst %.c,$(O)/%.o,$(wildcard tests/sim/*.c))
 SUITES       := $(patsubst tests/unit/test_%.c,%,$(wildcard tests/unit/test_*.c))
+LIMIT_OBJECTS := $(patsubst %.c,$(O)/%.o,$(wildcard tests/bench/*.c))
 FUZZED       := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 PROGRAM  := $(if $(wildcard $(MAIN)),$(B)/penstock)
 UNIT     := $(if $(SUITES),$(B)/tests/unit)
 SIM      := $(if $(wildcard tests/sim/main.c),$(B)/tests/sim)
 FUZZERS  := $(FUZZED:%=$(B)/tests/fuzz_%)
-PROGRAMS := $(PROGRAM) $(UNIT) $(SIM) $(FUZZERS)
+LIMIT    := $(B)/bench/limit
+PROGRAMS := $(PROGRAM) $(UNIT) $(SIM) $(FUZZERS) $(LIMIT)
 FRONT    := $(if $(filter release,$(VARIANT)),$(PROGRAM:$(B)/%=$(BUILD)/%))
 
 RUN      := tests/run --build $(B)
@@ -72,7 +74,7 @@ RUN      := tests/run --build $(B)
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all deps have-deps programs test check check-full soak lint format format-check fuzz fuzz-replay demo \
-        protocol-tables clean help FORCE
+        protocol-tables bench bench-print bench-deps clean help FORCE
 
 all: $(OBJECTS) $(B)/libpenstock.a $(PROGRAM) $(FRONT) ## Build the program: build/penstock (VARIANT=release|asan|tsan|clang, V=1)
 
@@ -128,6 +130,10 @@ $(B)/tests/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/tests/fuzz/replay.o $(B)/libpen
 $(B)/tests/libfuzzer_%: $(O)/tests/fuzz/fuzz_%.o $(B)/libpenstock.a $(B)/flags
 	$(call link,-fsanitize=fuzzer)
 
+# Apart from the tests: it measures and says nothing of right or wrong.
+$(LIMIT): $(LIMIT_OBJECTS) $(B)/flags
+	$(call link)
+
 # What the generated list or libFuzzer calls needs no header.
 $(O)/tests/unit/%.o $(O)/tests/fuzz/%.o: CFLAGS += -Wno-missing-prototypes
 
@@ -138,7 +144,7 @@ $(B)/gen/suites.h: $(B)/suites
 	@printf 'void suite_%s(void);\n' $(SUITES) > $@
 	@echo '#define SUITES(X)' $(patsubst %,'X(%)',$(SUITES)) >> $@
 
--include $(patsubst %.o,%.d,$(OBJECTS) $(UNIT_OBJECTS) $(SIM_OBJECTS) $(wildcard $(O)/tests/fuzz/*.o))
+-include $(patsubst %.o,%.d,$(OBJECTS) $(UNIT_OBJECTS) $(SIM_OBJECTS) $(LIMIT_OBJECTS) $(wildcard $(O)/tests/fuzz/*.o))
 
 # ---- packages -------------------------------------------------------------------------------------------
 
@@ -182,6 +188,19 @@ fuzz: ## Fuzz one target with libFuzzer: TARGET=noun SECONDS=n
 
 demo: all ## Show a copy between two local agents
 	$(Q)tests/demo.sh
+
+# ---- measuring ------------------------------------------------------------------------------------------
+
+bench-deps:
+	$(Q)test -z "$$(packaging/deps --missing bench)" || packaging/deps bench || echo "Measuring without them."
+
+bench: all $(LIMIT) bench-deps ## Measure beside peers and the machine's limit: ROWS= TOOLS= ROUNDS= STREAMS= DEST= LIMIT_OPTIONS= QUICK=1
+	$(Q)tests/bench/bench --build $(B) $(if $(ROWS),--rows '$(ROWS)') $(if $(TOOLS),--tools '$(TOOLS)') \
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(STREAMS),--streams $(STREAMS)) $(if $(DEST),--dest '$(DEST)') \
+	    $(if $(LIMIT_OPTIONS),--limit='$(LIMIT_OPTIONS)') $(if $(QUICK),--quick)
+
+bench-print: ## Print the tables of records again: RECORDS="FILE..." (CSV=1)
+	$(Q)tests/bench/bench --print $(or $(RECORDS),$(error which? RECORDS=build/bench/...jsonl)) $(if $(CSV),--csv)
 
 # ---- house rules ----------------------------------------------------------------------------------------
 
