@@ -26,14 +26,16 @@ old_or_new() {
     no_leftovers copied
 }
 
-# Starts a copy of what is in `source`, and does $ROW to all its files when the first bytes are on their way.
+# Starts a copy of what is in `source`, and does $ROW to all its files when the first bytes are on their way: the last
+# one first, which is read last.
 change_all() {
-    local file
+    local files i
     cp -a source old
     start_copy job --rate "$SLOW" source/ copied
     wait_event job '.event == "snapshot" and .bytes.sent > 0'
-    for file in source/*; do
-        "$ROW" "$file"
+    files=(source/*)
+    for ((i = ${#files[@]} - 1; i >= 0; i--)); do
+        "$ROW" "${files[i]}"
     done
     end_copy job 0 8
     old_or_new
