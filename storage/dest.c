@@ -48,17 +48,8 @@ static int names_open_file(int dir_fd, const char *name, int fd)
 
 static int open_lock_file(int state_fd)
 {
-    int fd = sys_openat(state_fd, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (fd < 0)
-        return fd;
     struct stat st;
-    int err = sys_fstat(fd, &st);
-    if (err == 0 && !S_ISREG(st.st_mode))
-        err = -EINVAL;
-    if (err == 0)
-        return fd;
-    sys_close(fd);
-    return err;
+    return path_open_own(state_fd, lock_name, O_RDWR | O_CREAT, &st);
 }
 
 // Opens `.penstock/` and takes the lock in it. 1: locked; 0: what was locked is no longer what the path

@@ -150,17 +150,10 @@ void dest_beside_name(const struct dest *d, const struct entry *e, char out[TEMP
 static int open_noted(const struct dest *d)
 {
     struct dest_mounts *m = d->mounts;
-    int fd = sys_openat(d->state_fd, BESIDE_LIST, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+    struct stat st;
+    int fd = path_open_own(d->state_fd, BESIDE_LIST, O_WRONLY | O_CREAT, &st);
     if (fd < 0)
         return fd;
-    struct stat st;
-    int err = sys_fstat(fd, &st);
-    if (err == 0 && !S_ISREG(st.st_mode))
-        err = -EINVAL;
-    if (err < 0) {
-        sys_close(fd);
-        return err;
-    }
     m->noted_fd = fd;
     m->noted_end = (uint64_t)st.st_size;
     return 0;

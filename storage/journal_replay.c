@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/wire.h"
+#include "storage/path.h"
 #include "storage/sys.h"
 
 // The longest record and as much again, so that what follows a bad one can be looked at.
@@ -256,17 +257,8 @@ static int replay_header(struct replay *r, bool *damaged)
 
 static int open_journal(int state_fd)
 {
-    int fd = sys_openat(state_fd, "journal", O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-    if (fd < 0)
-        return fd;
     struct stat st;
-    int err = sys_fstat(fd, &st);
-    if (err == 0 && !S_ISREG(st.st_mode))
-        err = -EINVAL;
-    if (err == 0)
-        return fd;
-    sys_close(fd);
-    return err;
+    return path_open_own(state_fd, "journal", O_RDONLY, &st);
 }
 
 int journal_replay(int state_fd, struct journal_table *table, bool *damaged)

@@ -297,3 +297,17 @@ int path_mkdirs(int root_fd, const void *path, size_t len, mode_t mode, bool *ma
     *made = is_new;
     return 0;
 }
+
+int path_open_own(int dir_fd, const char *name, int flags, struct stat *st)
+{
+    int fd = sys_openat(dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0)
+        return fd;
+    int err = sys_fstat(fd, st);
+    if (err == 0 && !S_ISREG(st->st_mode))
+        err = -EINVAL;
+    if (err == 0)
+        return fd;
+    sys_close(fd);
+    return err;
+}

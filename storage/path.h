@@ -37,4 +37,8 @@ MUST_CHECK int path_mkdirs(int root_fd, const void *path, size_t len, mode_t mod
 // error.
 MUST_CHECK int path_remove_tree(int dir_fd, const char *name);
 
+// A file of our own, directly in `dir_fd`: opened with `flags`, O_NOFOLLOW and O_NONBLOCK, mode 0600 where it
+// is made. -EINVAL: it is no regular file. *st is of the open file.
+MUST_CHECK int path_open_own(int dir_fd, const char *name, int flags, struct stat *st);
+
 #endif

@@ -42,7 +42,7 @@ static void say_nothing(void *arg, const char *line)
 static void *agent_main(void *arg)
 {
     struct served *s = arg;
-    s->status = agent_run(&s->cfg, s->agent);
+    s->status = (int)agent_run(&s->cfg, s->agent);
     return NULL;
 }
 

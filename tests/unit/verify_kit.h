@@ -105,7 +105,7 @@ static inline void say(void *arg, const char *line)
 static inline void *real_run(void *arg)
 {
     struct real_agent *a = arg;
-    a->status = agent_run(&a->cfg, a->control);
+    a->status = (int)agent_run(&a->cfg, a->control);
     return NULL;
 }
 
