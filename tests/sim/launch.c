@@ -31,7 +31,7 @@ static int agent_main(void *arg)
     struct channel *control;
     int rc = channel_plain_new(fd, fd, MESSAGE_BYTES_MAX, &control);
     assert(rc == 0);
-    return agent_run(&cfg, control);
+    return (int)agent_run(&cfg, control);
 }
 
 int __wrap_launch_spawn(char *const argv[], struct launched *out, struct err *err)
