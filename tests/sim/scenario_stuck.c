@@ -31,7 +31,7 @@ void scenario_stuck(void *turn)
     watch_begin(&m);
     run_random(&r);
     r.io_timeout_s = TIMEOUT_S;
-    h->stick_at_call = rng_range(world_rng(), 1, 100 << rng_below(world_rng(), 5));
+    h->stick_at_call = rng_range(world_rng(), 1, UINT64_C(100) << rng_below(world_rng(), 5));
     h->stick_ns = for_good ? FOR_GOOD_NS : rng_below(world_rng(), SHORT_S * NS_PER_S);
     run_start(&r);
     run_wait(&r, false);
