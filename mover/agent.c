@@ -61,6 +61,9 @@ void agent_peer_lost(struct agent *a, int error)
     struct err err;
     bool rules = error == -EPROTO || error == -EMSGSIZE || error == -EBADMSG;
     err_set(&err, rules ? ERR_PROTOCOL : ERR_LOST, -error, "talk to the other agent", NULL, 0, "%s", "");
+    // Not of the other one, or the path to it: of this one.
+    if (error != -ENOMEM && error != -EMFILE && error != -ENFILE)
+        snprintf(err.node, sizeof err.node, "%s", FAIL_OTHER);
     agent_fail(a, &err);
 }
 

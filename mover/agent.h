@@ -17,8 +17,9 @@ struct agent_config {
                     // this process listens itself
     uint16_t port;  // handoff: the listener's port; else the lower end of the range to listen on (0: any)
     uint16_t port_hi;
-    bool loopback_only;                       // with handoff_fd -1
-    bool takes_inside;                        // with handoff_fd -1: connections inside ssh too (inside.h)
+    bool loopback_only;  // with handoff_fd -1
+    const char *bind_to; // local address of its connections, also to listen on with handoff_fd -1; or NULL
+    bool takes_inside;   // with handoff_fd -1: connections inside ssh too (inside.h)
     char *const *dials_inside;                // the program that makes one to the other agent; NULL: none
     void (*say)(void *arg, const char *line); // one audit line per job
     void *arg;

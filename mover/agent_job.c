@@ -96,8 +96,8 @@ static int listen_self(struct agent *a, struct err *err)
         a->port = cfg->port;
         return 0;
     }
-    int rc = net_listen(cfg->loopback_only ? "localhost" : "", cfg->port, cfg->port_hi, cfg->family,
-                        a->listen_fds, &a->port, err);
+    const char *host = cfg->bind_to != NULL ? cfg->bind_to : cfg->loopback_only ? "localhost" : "";
+    int rc = net_listen(host, cfg->port, cfg->port_hi, cfg->family, a->listen_fds, &a->port, err);
     if (rc < 0)
         return rc;
     a->listen_count = rc;
@@ -114,12 +114,13 @@ static int listen_self(struct agent *a, struct err *err)
 
 static int start_streams(struct agent *a)
 {
-    struct stream_config cfg = {.kind = GREET_PEER,
-                                .mailbox = a->mailbox,
-                                .run = a->role->run_peer,
-                                .arg = a->self,
-                                .inside = a->cfg->dials_inside,
-                                .target = {.family = a->cfg->family, .secret = a->job.secret}};
+    struct stream_config cfg = {
+        .kind = GREET_PEER,
+        .mailbox = a->mailbox,
+        .run = a->role->run_peer,
+        .arg = a->self,
+        .inside = a->cfg->dials_inside,
+        .target = {.family = a->cfg->family, .bind_to = a->cfg->bind_to, .secret = a->job.secret}};
     int rc = stream_new(&cfg, &a->peer);
     cfg.kind = GREET_DATA;
     cfg.run = a->role->run_data;

@@ -359,6 +359,15 @@ static int by_stripe(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+// What of a durable stripe has moved: packed files that failed have not.
+static uint64_t written_bytes(const struct written *w)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < w->count; i++)
+        bytes += w->parts[i].failed ? 0 : w->parts[i].len;
+    return w->packed ? bytes : w->plan.bytes;
+}
+
 // The acknowledgement: runs of stripes, sorted.
 static int acknowledge(struct group *g)
 {
@@ -372,7 +381,7 @@ static int acknowledge(struct group *g)
     count = 0;
     for (const struct written *w = g->first; w != NULL; w = written_of(w->plan.next)) {
         stripes[count++] = w->plan.stripe;
-        bytes += w->plan.bytes;
+        bytes += written_bytes(w);
     }
     qsort(stripes, count, sizeof *stripes, by_stripe);
     uint8_t buf[16 * KIB];

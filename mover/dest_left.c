@@ -61,6 +61,7 @@ void dest_drops_run(struct dest_agent *d, struct dest_drop *drops)
             dest_stop_storage(d, rc, "write the journal", e);
             break;
         }
+        storage_watch_end(d->agent->watch, &d->committing); // settled, the entry may go at once
         settle_entries(d, drop->work, 1);
     }
     storage_watch_end(d->agent->watch, &d->committing);

@@ -49,15 +49,16 @@ void records_add(struct records *r, const struct entry *e, enum receipt_outcome 
 
 void settle_entries(struct dest_agent *d, const struct work *w, uint32_t entries)
 {
+    uint64_t number = w->number; // once the last is settled, `w` may go
     pthread_mutex_lock(&d->plan_lock);
-    bool done = dest_plan_entries_settled(d->plan, w->number, entries);
+    bool done = dest_plan_entries_settled(d->plan, number, entries);
     d->open_segments -= done; // the source may send the next one as soon as it hears of this
     if (done)
         dest_side_unlink(w->side); // and files of it once more in the retry segment
     pthread_mutex_unlock(&d->plan_lock);
     if (!done)
         return;
-    struct message m = {.type = MESSAGE_SEGMENT_DONE, .segment_done = {.segment = w->number}};
+    struct message m = {.type = MESSAGE_SEGMENT_DONE, .segment_done = {.segment = number}};
     mailbox_post(d->agent->mailbox, &m);
 }
 

@@ -26,7 +26,7 @@ struct job_config {
     enum direct_mode direct;
     bool encrypt;
     enum net_family family;
-    const char *bind_to;    // local address of the coordinator's connections, or NULL
+    const char *bind_to;    // local address of this host's connections, or NULL
     uint16_t port, port_hi; // --ports for agents that this job starts; 0: any
     enum job_dial dial;
     const char *rsh;         // "ssh"; split at spaces

@@ -78,12 +78,11 @@ int peer_turn(struct peer *p, bool wait)
     tcp_figures(channel_fd_in(p->channel), &tcp);
     if (stall_path_dead(&p->path, &tcp, sys_clock_ns()))
         return -ETIMEDOUT;
-    int wait_ms = tcp.unacked > 0 || tcp.probes > 0 ? LOOK_MS : -1;
     struct pollfd fds[2] = {
         {.fd = channel_fd_in(p->channel), .events = channel_events(p->channel)},
         {.fd = p->bell_fd, .events = POLLIN},
     };
-    if (poll(fds, 2, wait && !stream_stopping(p->stream) ? wait_ms : 0) < 0 && errno != EINTR)
+    if (poll(fds, 2, wait && !stream_stopping(p->stream) ? LOOK_MS : 0) < 0 && errno != EINTR)
         return -errno;
     silence(p);
     return channel_pump(p->channel);

@@ -141,7 +141,7 @@ static int split_plain(const char *text, struct parts *p, struct err *err)
 static int split(const char *text, struct parts *p, struct err *err)
 {
     if (*text == '\0')
-        return refuse(err, text, "a place is not empty");
+        return refuse(err, text, "SRC and DST must not be empty");
     size_t scheme = scheme_bytes(text);
     if (scheme == 0)
         return split_plain(text, p, err);

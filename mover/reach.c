@@ -63,12 +63,16 @@ static void add_remote(struct words *w, const struct reach_config *cfg, const st
 }
 
 // `serve --stdio` and what it needs to know.
-static void add_serve(struct words *w, const struct reach_config *cfg, char ports[32])
+static void add_serve(struct words *w, const struct reach_config *cfg, bool local, char ports[32])
 {
     add(w, "serve");
     add(w, "--stdio");
     if (cfg->loopback)
         add(w, "--loopback");
+    if (local && cfg->bind_to != NULL) {
+        add(w, "--bind");
+        add(w, cfg->bind_to);
+    }
     if (cfg->family != NET_ANY)
         add(w, cfg->family == NET_V4 ? "-4" : "-6");
     if (cfg->port != 0) {
@@ -101,7 +105,7 @@ static int start_child(const struct reach_config *cfg, const struct place *p, st
             add(&w, self);
         else
             add_remote(&w, cfg, p, rsh);
-        add_serve(&w, cfg, ports);
+        add_serve(&w, cfg, local, ports);
         if (local && cfg->inside != NULL)
             add_inside(&w, cfg, rsh);
         rc = launch_spawn(w.argv, child, err);

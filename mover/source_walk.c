@@ -62,18 +62,19 @@ static int segment_close(struct walker *w, bool last)
     const uint8_t *bytes = segment_builder_end(w->builder, last, &len);
     struct work *work = calloc(1, sizeof *work);
     int rc = work != NULL ? segment_decode(bytes, len, &work->segment) : -ENOMEM;
-    if (rc == 0)
-        rc = channel_send_bytes(w->peer.channel, retry ? PEER_RETRY : PEER_SEGMENT, bytes, len);
     if (rc < 0) {
         work_free(work);
         return rc;
     }
     work->number = w->number;
     struct digest digest = work->segment->digest;
-    worktab_add(s->works, work);
+    worktab_add(s->works, work); // before it is sent: words about it may come at once
     pthread_mutex_lock(&s->lock);
     s->open_segments++;
     pthread_mutex_unlock(&s->lock);
+    rc = channel_send_bytes(w->peer.channel, retry ? PEER_RETRY : PEER_SEGMENT, bytes, len);
+    if (rc < 0)
+        return rc; // and the job is over
     say_closed(w, &digest, entries, last, retry);
     w->number++;
     segment_begin(w);

@@ -17,6 +17,7 @@
     F(u16, version_min) F(u64, features) F(u64, required) B(software, 64) B(node, ADDRESS_BYTES_MAX)
 // [C, A] an error value. From an agent before it opened: the refusal. Later: why it stops. From C: why the
 // job ends.
+#define FAIL_OTHER "other" // as `node`, from an agent: the other agent, or the path to it, is at fault
 #define MSG_FAIL(F, B) \
     F(u8, class) F(u32, os) B(op, 31) B(node, ADDRESS_BYTES_MAX) B(path, 1023) B(text, TEXT_BYTES_MAX)
 // [C, A] heartbeat; the other side answers with the same cookie.
@@ -93,7 +94,8 @@
 // [C to S, D] every stripe of the lease is durable or settled.
 #define MSG_LEASE_DONE(F, B) F(u64, lease)
 // [D, and C on to S when settled] runs: list of {u64 first, u64 count}. Durable, or, settled = 1, not needed
-// any more since their file failed: never to be sent. bytes: body bytes of the durable ones.
+// any more since their file failed: never to be sent. bytes: of the durable ones, less those of packed files
+// that failed.
 #define MSG_STRIPES_DONE(F, B) F(u8, settled) F(u64, bytes) B(runs, 32 * KIB)
 // [D, and C on to S] a stripe came with a wrong tag or digest: to be sent again.
 #define MSG_STRIPE_BAD(F, B) F(u64, stripe)

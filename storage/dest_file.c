@@ -78,6 +78,10 @@ struct dest_mounts {
         int fd; // a directory on it
     } * others;
     uint32_t other_count;
+    // The kernel tells a lost write once for each open file, and several threads sync by the same ones:
+    // whoever comes second must learn of it too.
+    pthread_mutex_t sync_lock;
+    int sync_failed;
 };
 
 struct dest_mounts *dest_mounts_new(uint64_t root_inode)
@@ -86,6 +90,7 @@ struct dest_mounts *dest_mounts_new(uint64_t root_inode)
     if (m == NULL)
         return NULL;
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->sync_lock, NULL);
     m->noted_fd = -1;
     snprintf(m->prefix, sizeof(m->prefix), ".penstock-%08x-",
              (unsigned)(digest_check64(&root_inode, sizeof(root_inode)) & UINT32_MAX));
@@ -101,6 +106,7 @@ void dest_mounts_free(struct dest_mounts *m)
     if (m->noted_fd >= 0)
         sys_close(m->noted_fd); // what it says of a directory without leftovers is nothing
     free(m->others);
+    pthread_mutex_destroy(&m->sync_lock);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
@@ -231,9 +237,15 @@ static int other_at(struct dest_mounts *m, uint32_t i)
 
 int dest_sync(const struct dest *d)
 {
-    int err = sys_syncfs(d->fd), fd;
-    for (uint32_t i = 0; err == 0 && (fd = other_at(d->mounts, i)) >= 0; i++)
+    struct dest_mounts *m = d->mounts;
+    pthread_mutex_lock(&m->sync_lock);
+    int err = m->sync_failed, fd;
+    if (err == 0)
+        err = sys_syncfs(d->fd);
+    for (uint32_t i = 0; err == 0 && (fd = other_at(m, i)) >= 0; i++)
         err = sys_syncfs(fd);
+    m->sync_failed = err;
+    pthread_mutex_unlock(&m->sync_lock);
     return err;
 }
 

@@ -17,7 +17,7 @@
 #include "tools/outcome.h"
 
 struct serve_options {
-    const char *root, *listen, *key;
+    const char *root, *listen, *key, *bind;
     int read_only, stdio, loopback, family;
     uint64_t jobs;
     struct port_range ports;
@@ -65,6 +65,11 @@ static const struct option_row serve_rows[] = {
      AT(ports),
      .arg = "LO-HI",
      .help = "with --stdio: the ports to take data on"},
+    {.name = "bind",
+     .kind = OPTION_TEXT,
+     AT(bind),
+     .arg = "ADDR",
+     .help = "with --stdio: the local address of its connections"},
     {.name = "loopback",
      .kind = OPTION_FLAG,
      AT(loopback),
@@ -173,6 +178,7 @@ static int serve_stdio(const struct serve_options *opt, char *const *command)
         .port = opt->ports.low,
         .port_hi = opt->ports.high,
         .loopback_only = opt->loopback != 0,
+        .bind_to = opt->bind,
         .takes_inside = !opt->loopback,
         .dials_inside = command,
         .say = say_nothing,
@@ -261,8 +267,9 @@ static int serve_listen(const struct serve_options *opt)
         return refuse("--root DIR is needed: the folder that copies may reach");
     if (opt->key == NULL)
         return refuse("--key FILE is needed (penstock key FILE makes one)");
-    if (opt->ports.low != 0 || opt->loopback)
-        return refuse("--ports and --loopback go with --stdio; a listening agent has one port, --listen");
+    if (opt->ports.low != 0 || opt->loopback || opt->bind != NULL)
+        return refuse(
+            "--ports, --bind and --loopback go with --stdio; a listening agent has one port, --listen");
     if (net_parse(opt->listen, PENSTOCK_PORT, host, sizeof(host), &cfg.listen_port) < 0) {
         err_escape(line, sizeof(line), opt->listen, strlen(opt->listen));
         fprintf(stderr, "penstock serve: --listen %s: not ADDR, :PORT or ADDR:PORT ([ADDR]:PORT for IPv6)\n",

@@ -165,9 +165,11 @@ void end_on_fail(struct coord *c, unsigned node, const struct message *message, 
     enum err_action action = err_class_action(err.class);
     if (action == ERR_FAIL_ENTRY || action == ERR_RETRY_STRIPE)
         err.class = ERR_PROTOCOL;
-    if (err.node[0] == '\0')
-        snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
-    if (err_class_exit(err.class) != err_class_exit(ERR_LOST)) {
+    // A job that is finished has nothing more to lose.
+    bool hearsay = (c->finished || strcmp(err.node, FAIL_OTHER) == 0) &&
+                   err_class_exit(err.class) == err_class_exit(ERR_LOST);
+    snprintf(err.node, sizeof err.node, "%s", c->cfg.names[node]);
+    if (!hearsay) {
         c->nodes[node].failed = true;
         coord_stop(c, &err, now_ns);
     } else if (err.class == ERR_LOST && c->phase >= PHASE_LINK && c->phase < PHASE_CLOSE) {
@@ -231,14 +233,11 @@ void coord_fail(struct coord *c, const struct err *err, uint64_t now_ns)
 // Agents that did not say their last word in time are left. One that never spoke was never there.
 static void leave_silent(struct coord *c, uint64_t now_ns)
 {
-    bool silent[COORD_NODES];
-    for (unsigned n = 0; n < COORD_NODES; n++) {
-        silent[n] = !c->nodes[n].closed && !c->nodes[n].lost;
-        c->nodes[n].lost = c->nodes[n].lost || silent[n];
-    }
     for (unsigned n = 0; n < COORD_NODES; n++) {
         char name[WHERE_BYTES];
-        if (silent[n])
+        bool silent = !c->nodes[n].closed && !c->nodes[n].lost;
+        c->nodes[n].lost = c->nodes[n].lost || silent;
+        if (silent)
             coord_stop_words(c, c->nodes[n].hello ? ERR_LOST : ERR_START, COORD_NODES, now_ns,
                              "%s did not end within %u s", where(c, n, name, sizeof name),
                              (unsigned)(CLOSE_NS / SECOND_NS));

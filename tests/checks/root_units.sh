@@ -13,6 +13,6 @@ suite() {
     fi
 }
 
-for SUITE in dest dest_mount dest_small; do
+for SUITE in dest dest_mount dest_small dest_left; do
     case_run "$SUITE" suite
 done

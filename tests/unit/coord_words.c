@@ -197,11 +197,19 @@ void kit_problem(struct coord_kit *k, unsigned node, enum problem_count count, e
                 .problem = {.count = (uint8_t)count, .class = (uint8_t) class, .path = blob_text("a file")}});
 }
 
+// What an agent tells of the other one.
+static bool kit_is_hearsay(enum err_class class)
+{
+    return err_class_exit(class) == err_class_exit(ERR_LOST);
+}
+
 void kit_fail(struct coord_kit *k, unsigned node, enum err_class class)
 {
     kit_say(k, node,
             &(struct message){.type = MESSAGE_FAIL,
-                              .fail = {.class = (uint8_t) class, .text = blob_text("it does not work")}});
+                              .fail = {.class = (uint8_t) class,
+                                       .node = blob_text(kit_is_hearsay(class) ? FAIL_OTHER : ""),
+                                       .text = blob_text("it does not work")}});
 }
 
 void kit_segment_done(struct coord_kit *k, uint64_t segment)

@@ -129,6 +129,28 @@ static void test_reasons(void)
     }
 }
 
+// What an agent says of itself stands, whatever its class: the user is not sent to the other one.
+static void test_of_itself(void)
+{
+    struct coord_kit k;
+    kit_begin_in(&k, KIT_RUN);
+    kit_say(&k, COORD_SOURCE,
+            &(struct message){.type = MESSAGE_FAIL,
+                              .fail = {.class = ERR_LOST,
+                                       .op = blob_text("read"),
+                                       .path = blob_text("a/file"),
+                                       .text = blob_text("no answer for 3600 s, on /mnt")}});
+    CU_ASSERT(k.closing && k.problems == 1 && k.problem.class == ERR_LOST);
+    CU_ASSERT_STRING_EQUAL(k.problem.node, "there");
+    CU_ASSERT_STRING_EQUAL(k.problem.op, "read");
+    CU_ASSERT_STRING_EQUAL(k.problem.path, "a/file");
+    CU_ASSERT_STRING_EQUAL(k.problem.text, "no answer for 3600 s, on /mnt");
+    kit_closed(&k, COORD_SOURCE);
+    kit_closed(&k, COORD_DEST);
+    CU_ASSERT(k.ends == 1 && k.exit_status == 6);
+    kit_end(&k);
+}
+
 // What makes a job that closes end otherwise is told; what it ends with anyway is not.
 static void test_told(void)
 {
@@ -195,7 +217,10 @@ static void fail_lost(struct coord_kit *k, unsigned node)
 {
     kit_say(k, node,
             &(struct message){.type = MESSAGE_FAIL,
-                              .fail = {.class = ERR_LOST, .os = ECONNRESET, .op = blob_text("talk")}});
+                              .fail = {.class = ERR_LOST,
+                                       .os = ECONNRESET,
+                                       .op = blob_text("talk"),
+                                       .node = blob_text(FAIL_OTHER)}});
 }
 
 // One agent dies. The other may tell of its connection first: who is named is who died, with its address.
@@ -304,6 +329,7 @@ void suite_coord_order(void)
     CU_pSuite s = CU_add_suite("coord_order", NULL, NULL);
     CU_add_test(s, "any_order", test_any_order);
     CU_add_test(s, "reasons", test_reasons);
+    CU_add_test(s, "of_itself", test_of_itself);
     CU_add_test(s, "told", test_told);
     CU_add_test(s, "named", test_named);
     CU_add_test(s, "path_named", test_path_named);
