@@ -119,7 +119,7 @@ $(BUILD)/penstock: $(BUILD)/release/penstock
 
 programs: all $(PROGRAMS)
 
-$(B)/tests/unit: LDFLAGS += -Wl,--wrap=calloc
+$(B)/tests/unit: LDFLAGS += -Wl,--wrap=calloc -Wl,--wrap=sys_syncfs
 $(B)/tests/unit: $(UNIT_OBJECTS) $(B)/libpenstock.a $(B)/flags
 	$(call link,-lcunit)
 $(B)/tests/sim: LDFLAGS += $(WRAPPED:__wrap_%=-Wl,--wrap=%)

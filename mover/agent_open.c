@@ -134,6 +134,26 @@ static int describe(int fd, const char *from, struct source_found *found)
     return 0;
 }
 
+// `.penstock` is no data, neither to be copied nor to be copied into.
+static int refuse_own(const struct blob *path, struct err *err)
+{
+    err_set(err, ERR_START, 0, "open", path->bytes, path->len, "the name .penstock is reserved");
+    return -EINVAL;
+}
+
+static bool has_own(const struct blob *path)
+{
+    const char *bytes = (const char *)path->bytes;
+    for (size_t at = 0; at < path->len;) {
+        const char *slash = memchr(bytes + at, '/', path->len - at);
+        size_t len = slash != NULL ? (size_t)(slash - (bytes + at)) : path->len - at;
+        if (manifest_is_own(bytes + at, len))
+            return true;
+        at += len + 1;
+    }
+    return false;
+}
+
 int agent_open_source(const struct agent_config *cfg, const struct blob *path, struct walk_source *out,
                       struct source_found *found, struct err *err)
 {
@@ -148,6 +168,9 @@ int agent_open_source(const struct agent_config *cfg, const struct blob *path, s
         out->from = strdup(s.slash ? "" : s.name);
         rc = out->from != NULL ? describe(out->fd, out->from, found) : -ENOMEM;
     }
+    bool own = rc == 0 && !s.slash && manifest_is_own(s.name, strlen(s.name));
+    if (own)
+        rc = refuse_own(path, err);
     if (rc == 0 && !s.slash) {
         rc = strlen(s.name) <= NAME_BYTES_MAX ? 0 : -ENAMETOOLONG;
         if (rc == 0)
@@ -160,7 +183,7 @@ int agent_open_source(const struct agent_config *cfg, const struct blob *path, s
         (void)sys_close(out->fd);
     free(out->from);
     *out = (struct walk_source){.fd = -1};
-    return source_err(err, rc, path);
+    return own ? rc : source_err(err, rc, path);
 }
 
 // Whether the directory is, or lies beneath, one of the sources. Goes up by "..", so it works beneath any
@@ -292,6 +315,8 @@ int agent_open_dest(const struct agent_config *cfg, const struct blob *path,
     bool single = rc == 0 && count == 1 && sources[0].type != ENTRY_DIR && !s.slash && !is_directory(cfg, &s);
     uint32_t apart = same_host ? count : 0; // sources that DST must not lie in
     uint32_t which = 0;
+    if (rc == 0 && has_own(path))
+        rc = refuse_own(path, err);
     if (rc == 0)
         rc = name_sources(sources, count, single ? s.name : NULL, names);
     if (rc == 0 && names_apart(names, count, &which) < 0) {

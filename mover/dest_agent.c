@@ -19,6 +19,7 @@ static void dest_free(struct dest_agent *d)
     free(d->names);
     free(d->shown);
     free(d->place);
+    free(d->full_path);
     free(d->receivers);
     segment_builder_free(d->dirs);
     worktab_free(d->works);
@@ -144,7 +145,9 @@ static int open_storage(struct dest_agent *d, int root_fd, struct err *err)
         return rc;
     }
     if (rc < 0) {
-        err_set(err, class_of(rc), -rc, "open the destination", d->shown, strlen(d->shown), "%s", "");
+        bool foreign = rc == -ENOTUNIQ;
+        err_set(err, foreign ? ERR_START : class_of(rc), foreign ? 0 : -rc, "open the destination", d->shown,
+                strlen(d->shown), "%s", foreign ? "its .penstock holds what is not Penstock's own" : "");
         return rc;
     }
     uint64_t magic, room;

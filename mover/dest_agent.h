@@ -101,6 +101,7 @@ struct dest_agent {
     char *shown, *place; // the root: for people, and as OPEN takes it
     struct wire_writer names_list;
     uint8_t names_buf[NAMES_BYTES_MAX];
+    char *full_path; // under plan_lock: of the entry at which storage failed, or NULL
     bool finish;     // the coordinator asked for the closing pass
     bool doubt_told; // the peer stream's: that files are read again
 };

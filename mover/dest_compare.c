@@ -436,10 +436,12 @@ void dest_run_peer(void *self, struct stream *s, const struct conn *conn, struct
     struct path_cache *cache = path_cache_new(d->dest.fd);
     int rc = cache != NULL ? peer_open(s, conn, &peer) : -ENOMEM;
     while (rc == 0 && !stream_stopping(s)) {
-        rc = peer_turn(&peer, true);
-        int taken = rc == 0 || rc == -ENODATA ? take_messages(d, cache, peer.channel) : 0;
+        // Asked before this connection stood, nobody would wake it.
+        int taken = finish_if_asked(d);
         if (taken == 0)
-            taken = finish_if_asked(d);
+            rc = peer_turn(&peer, true);
+        if (taken == 0 && (rc == 0 || rc == -ENODATA))
+            taken = take_messages(d, cache, peer.channel);
         if (taken < 0)
             rc = taken;
     }

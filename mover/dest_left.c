@@ -124,6 +124,19 @@ static bool is_kept(void *arg, const char *name)
     return k->count > 0 && bsearch(&key, k->names, k->count, sizeof key, by_name) != NULL;
 }
 
+// The entry may lie on another file system than the root.
+static uint64_t free_where_it_failed(const struct dest_agent *d)
+{
+    char last[NAME_BYTES_MAX + 1];
+    uint64_t magic, room = 0;
+    int parent =
+        d->full_path != NULL ? path_open_parent(d->dest.fd, d->full_path, strlen(d->full_path), last) : -1;
+    int rc = sys_fs_magic(parent >= 0 ? parent : d->dest.fd, &magic, &room);
+    if (parent >= 0)
+        sys_close(parent);
+    return rc == 0 ? room : 0;
+}
+
 void dest_give_back(struct dest_agent *d)
 {
     struct kept k = {.d = d};
@@ -140,7 +153,6 @@ void dest_give_back(struct dest_agent *d)
     free(k.names);
     if (rc < 0)
         rc = journal_renew(d->journal); // now that there may be room
-    uint64_t magic, room;
     d->agent->kept_bytes = rc == 0 ? k.bytes : 0;
-    d->agent->free_bytes = sys_fs_magic(d->dest.fd, &magic, &room) == 0 ? room : 0;
+    d->agent->free_bytes = free_where_it_failed(d);
 }

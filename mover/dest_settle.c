@@ -123,6 +123,8 @@ void dest_stop_storage(struct dest_agent *d, int error, const char *op, const st
     pthread_mutex_lock(&d->plan_lock);
     bool first = !d->failed;
     d->failed = true;
+    if (first && e != NULL)
+        d->full_path = strndup((const char *)e->path, e->path_len); // NULL: the root tells, too
     pthread_cond_signal(&d->written);
     pthread_mutex_unlock(&d->plan_lock);
     if (!first)

@@ -30,23 +30,24 @@ static bool component_safe(const uint8_t *name, size_t len)
     return !(len == 1 && name[0] == '.') && !(len == 2 && name[0] == '.' && name[1] == '.');
 }
 
-bool manifest_path_safe(const void *path, size_t len)
+bool manifest_is_own(const void *name, size_t len)
 {
     static const char own[] = ".penstock"; // lock, journal and temporary files of a destination
+    return len == sizeof(own) - 1 && memcmp(name, own, len) == 0;
+}
+
+bool manifest_path_safe(const void *path, size_t len)
+{
     if (len == 0 || len > PATH_BYTES_MAX || memchr(path, 0, len) != NULL)
         return false;
     const uint8_t *at = path, *end = at + len;
-    bool first = true;
     while (true) {
         const uint8_t *slash = memchr(at, '/', (size_t)(end - at));
         size_t name_len = (size_t)((slash != NULL ? slash : end) - at);
-        if (!component_safe(at, name_len))
-            return false;
-        if (first && name_len == sizeof(own) - 1 && memcmp(at, own, name_len) == 0)
+        if (!component_safe(at, name_len) || manifest_is_own(at, name_len))
             return false;
         if (slash == NULL)
             return true;
-        first = false;
         at = slash + 1; // a trailing slash leaves an empty component
     }
 }

@@ -47,10 +47,13 @@ struct segment {
     struct digest digest; // of the encoded bytes: names the segment
 };
 
+// Whether a name is ".penstock", which every destination root keeps for itself.
+bool manifest_is_own(const void *name, size_t len);
+
 // Whether bytes are a safe path beneath a root: relative, components of 1..NAME_BYTES_MAX bytes that are
 // neither
-// "." nor "..", no NUL, no leading, doubled or trailing slash, at most PATH_BYTES_MAX, first component not
-// ".penstock". Not the empty path: only a directory may have it, and then it is the root itself.
+// ".", ".." nor ".penstock", no NUL, no leading, doubled or trailing slash, at most PATH_BYTES_MAX. Not the
+// empty path: only a directory may have it, and then it is the root itself.
 bool manifest_path_safe(const void *path, size_t len);
 
 // Same version of a source file: size, mtime, ctime and inode.

@@ -52,6 +52,31 @@ static int open_lock_file(int state_fd)
     return path_open_own(state_fd, lock_name, O_RDWR | O_CREAT, &st);
 }
 
+// What lies in `.penstock/` goes when a job has ended: a directory of that name with anything else in it is
+// somebody else's. -ENOTUNIQ.
+static int check_ours(int state_fd)
+{
+    static const char *const ours[] = {"lock", "temp", "journal", "journal.new", "directories", BESIDE_LIST};
+    struct dir_reader reader;
+    int fd = path_open(state_fd, "", 0, O_RDONLY | O_DIRECTORY, 0); // a reading position of its own
+    int err = fd < 0 ? fd : dir_reader_init(&reader, fd, DIR_READER_BYTES_MIN, 0);
+    if (err < 0)
+        return err;
+    const char *name;
+    size_t len;
+    while ((err = dir_reader_next(&reader, &name, &len)) > 0) {
+        size_t i = 0;
+        while (i < ARRAY_LEN(ours) && strcmp(name, ours[i]) != 0)
+            i++;
+        if (i == ARRAY_LEN(ours)) {
+            err = -ENOTUNIQ;
+            break;
+        }
+    }
+    dir_reader_fini(&reader);
+    return err;
+}
+
 // Opens `.penstock/` and takes the lock in it. 1: locked; 0: what was locked is no longer what the path
 // names, to be tried again: a job that ended has removed it while we came.
 static int lock_once(struct dest *d, uint64_t deadline_ns, struct dest_lock_info *holder)
@@ -59,6 +84,9 @@ static int lock_once(struct dest *d, uint64_t deadline_ns, struct dest_lock_info
     d->state_fd = open_own_dir(d->fd, state_name);
     if (d->state_fd < 0)
         return d->state_fd == -ENOENT ? 0 : d->state_fd;
+    int ours = check_ours(d->state_fd);
+    if (ours < 0)
+        return ours == -ENOENT ? 0 : ours;
     d->lock_fd = open_lock_file(d->state_fd);
     if (d->lock_fd < 0)
         return d->lock_fd == -ENOENT ? 0 : d->lock_fd;
@@ -93,7 +121,7 @@ static int examine_root(struct dest *d)
     if (err < 0)
         return err;
     d->can_chown = sys_euid() == 0;
-    d->mounts = dest_mounts_new(st.st_ino);
+    d->mounts = dest_mounts_new();
     return d->mounts != NULL ? 0 : -ENOMEM;
 }
 
@@ -108,6 +136,9 @@ static int settle(struct dest *d, const struct dest_lock_info *mine)
     d->temp_fd = open_own_dir(d->state_fd, "temp");
     if (d->temp_fd < 0)
         return d->temp_fd;
+    err = dest_beside_begin(d);
+    if (err < 0)
+        return err;
     uint64_t mount;
     err = sys_mount_id(d->temp_fd, &mount);
     if (err == 0 && mount != d->mount)

@@ -2,8 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +12,7 @@ enum {
     TMPFS_FS_MAGIC = 0x01021994,
     VERSION_BYTES = 40, // of a source file in its temporary name
     SET_ID_BITS = S_ISUID | S_ISGID,
-    MOUNT_SLOTS = 256,
-    NOTED_SLOTS = 1024,
 };
-
-// ".penstock-" + 8 hex digits + "-"
-enum { PREFIX_BYTES = 19 };
-_Static_assert(PREFIX_BYTES + 33 <= TEMP_NAME_BYTES, "a name beside a target fits");
 
 // ---- temporary names ----
 
@@ -58,195 +50,6 @@ void dest_unlink_temp(int dir_fd, const char *name)
 {
     int err = sys_unlinkat(dir_fd, name, 0);
     (void)err; // see the header: nobody is the worse for it
-}
-
-// ---- which parents lie on another mount ----
-
-// Direct-mapped; a slot is the hash of a directory's path with the answer in bit 0, bit 1 set in every one
-// that is used.
-struct dest_mounts {
-    _Atomic uint64_t slots[MOUNT_SLOTS];
-    char prefix[PREFIX_BYTES + 1];
-    pthread_mutex_t lock; // over all below
-    // `.penstock/beside`: the paths of directories, each ended by a zero. -1: not opened yet.
-    int noted_fd;
-    uint64_t noted_end;
-    uint64_t noted[NOTED_SLOTS]; // keys of directories that are in it; lossy, what is not here is noted again
-    // File systems beneath the root that are not the root's.
-    struct other_fs {
-        uint64_t dev;
-        int fd; // a directory on it
-    } * others;
-    uint32_t other_count;
-    // The kernel tells a lost write once for each open file, and several threads sync by the same ones:
-    // whoever comes second must learn of it too.
-    pthread_mutex_t sync_lock;
-    int sync_failed;
-};
-
-struct dest_mounts *dest_mounts_new(uint64_t root_inode)
-{
-    struct dest_mounts *m = calloc(1, sizeof(*m));
-    if (m == NULL)
-        return NULL;
-    pthread_mutex_init(&m->lock, NULL);
-    pthread_mutex_init(&m->sync_lock, NULL);
-    m->noted_fd = -1;
-    snprintf(m->prefix, sizeof(m->prefix), ".penstock-%08x-",
-             (unsigned)(digest_check64(&root_inode, sizeof(root_inode)) & UINT32_MAX));
-    return m;
-}
-
-void dest_mounts_free(struct dest_mounts *m)
-{
-    if (m == NULL)
-        return;
-    for (uint32_t i = 0; i < m->other_count; i++)
-        sys_close(m->others[i].fd);
-    if (m->noted_fd >= 0)
-        sys_close(m->noted_fd); // what it says of a directory without leftovers is nothing
-    free(m->others);
-    pthread_mutex_destroy(&m->sync_lock);
-    pthread_mutex_destroy(&m->lock);
-    free(m);
-}
-
-static uint64_t parent_key(const struct entry *e)
-{
-    const uint8_t *slash = memrchr(e->path, '/', e->path_len);
-    return (digest_check64(e->path, slash != NULL ? (size_t)(slash - e->path) : 0) & ~UINT64_C(1)) | 2;
-}
-
-static _Atomic uint64_t *parent_slot(const struct dest *d, uint64_t key)
-{
-    return &d->mounts->slots[(key >> 2) % MOUNT_SLOTS];
-}
-
-bool dest_mounts_ask(const struct dest *d, const struct entry *e, bool *beside)
-{
-    uint64_t key = parent_key(e);
-    uint64_t slot = atomic_load_explicit(parent_slot(d, key), memory_order_relaxed);
-    if ((slot & ~UINT64_C(1)) != key)
-        return false;
-    *beside = slot & 1;
-    return true;
-}
-
-void dest_mounts_tell(const struct dest *d, const struct entry *e, bool beside)
-{
-    uint64_t key = parent_key(e);
-    atomic_store_explicit(parent_slot(d, key), key | beside, memory_order_relaxed);
-}
-
-// ---- names beside targets ----
-
-const char *dest_beside_prefix(const struct dest *d)
-{
-    return d->mounts->prefix;
-}
-
-void dest_beside_name(const struct dest *d, const struct entry *e, char out[TEMP_NAME_BYTES])
-{
-    char name[TEMP_NAME_BYTES];
-    dest_temp_name(e, name);
-    memcpy(out, d->mounts->prefix, PREFIX_BYTES);
-    memcpy(out + PREFIX_BYTES, name, 33);
-}
-
-static int open_noted(const struct dest *d)
-{
-    struct dest_mounts *m = d->mounts;
-    struct stat st;
-    int fd = path_open_own(d->state_fd, BESIDE_LIST, O_WRONLY | O_CREAT, &st);
-    if (fd < 0)
-        return fd;
-    m->noted_fd = fd;
-    m->noted_end = (uint64_t)st.st_size;
-    return 0;
-}
-
-// Behind what an earlier run may have left cut off stands a zero of its own.
-static int append_noted(struct dest_mounts *m, const struct entry *e, size_t len)
-{
-    uint8_t line[PATH_BYTES_MAX + 2] = {0};
-    if (len > PATH_BYTES_MAX)
-        return -ENAMETOOLONG;
-    memcpy(line + 1, e->path, len);
-    int err = sys_pwrite_full(m->noted_fd, line, len + 2, m->noted_end);
-    if (err == 0)
-        m->noted_end += len + 2;
-    return err;
-}
-
-int dest_beside_note(const struct dest *d, const struct entry *e)
-{
-    struct dest_mounts *m = d->mounts;
-    uint64_t key = parent_key(e);
-    const uint8_t *slash = memrchr(e->path, '/', e->path_len);
-    pthread_mutex_lock(&m->lock);
-    uint64_t *slot = &m->noted[(key >> 2) % NOTED_SLOTS];
-    int err = *slot != key && m->noted_fd < 0 ? open_noted(d) : 0;
-    if (err == 0 && *slot != key)
-        err = append_noted(m, e, slash != NULL ? (size_t)(slash - e->path) : 0);
-    if (err == 0)
-        *slot = key;
-    pthread_mutex_unlock(&m->lock);
-    return err;
-}
-
-static bool is_noted(const struct dest_mounts *m, uint64_t dev)
-{
-    for (uint32_t i = 0; i < m->other_count; i++)
-        if (m->others[i].dev == dev)
-            return true;
-    return false;
-}
-
-static int add_other(struct dest_mounts *m, uint64_t dev, int dir_fd)
-{
-    struct other_fs *others = reallocarray(m->others, m->other_count + 1, sizeof(*others));
-    if (others == NULL)
-        return -ENOMEM;
-    m->others = others;
-    int fd = sys_openat(dir_fd, ".", O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0)
-        return fd;
-    others[m->other_count++] = (struct other_fs){.dev = dev, .fd = fd};
-    return 0;
-}
-
-int dest_mounts_note(const struct dest *d, uint64_t dev, int dir_fd)
-{
-    struct dest_mounts *m = d->mounts;
-    if (dev == d->dev)
-        return 0;
-    pthread_mutex_lock(&m->lock);
-    int err = is_noted(m, dev) ? 0 : add_other(m, dev, dir_fd);
-    pthread_mutex_unlock(&m->lock);
-    return err;
-}
-
-// The i-th of the others, or -1. Once noted it stays open.
-static int other_at(struct dest_mounts *m, uint32_t i)
-{
-    pthread_mutex_lock(&m->lock);
-    int fd = i < m->other_count ? m->others[i].fd : -1;
-    pthread_mutex_unlock(&m->lock);
-    return fd;
-}
-
-int dest_sync(const struct dest *d)
-{
-    struct dest_mounts *m = d->mounts;
-    pthread_mutex_lock(&m->sync_lock);
-    int err = m->sync_failed, fd;
-    if (err == 0)
-        err = sys_syncfs(d->fd);
-    for (uint32_t i = 0; err == 0 && (fd = other_at(m, i)) >= 0; i++)
-        err = sys_syncfs(fd);
-    m->sync_failed = err;
-    pthread_mutex_unlock(&m->sync_lock);
-    return err;
 }
 
 // ---- metadata ----

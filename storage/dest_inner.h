@@ -24,14 +24,17 @@ MUST_CHECK int dest_lock_take(int *fd, uint64_t deadline_ns, struct dest_lock_in
 // just forked still has a copy of the descriptor.
 void dest_lock_release(int fd);
 
-// ---- which parents lie on another mount (dest_file.c) ----
+// ---- which parents lie on another mount (dest_mounts.c) ----
 
 // A memo shared by all threads, so that a run of files in one directory asks the kernel once. Lossy: what it
 // does not know is asked again.
 struct dest_mounts;
 // `root_inode`: of the destination root, for the names beside targets. NULL: out of memory.
-MUST_CHECK struct dest_mounts *dest_mounts_new(uint64_t root_inode);
+MUST_CHECK struct dest_mounts *dest_mounts_new(void);
 void dest_mounts_free(struct dest_mounts *m);
+// Under the lock of the root: takes the number that names beside targets carry from the list of an earlier
+// run, or draws one. It tells leftovers of this root from those of others, and from what users have. -errno.
+MUST_CHECK int dest_beside_begin(struct dest *d);
 // Whether the memo knows of the directory that holds `e`; then *beside.
 bool dest_mounts_ask(const struct dest *d, const struct entry *e, bool *beside);
 void dest_mounts_tell(const struct dest *d, const struct entry *e, bool beside);
@@ -44,6 +47,7 @@ MUST_CHECK int dest_mounts_find(const struct dest *d, int dir_fd, bool *beside);
 // ---- temporary names (dest_file.c) ----
 
 #define BESIDE_LIST "beside" // in .penstock/
+enum { BESIDE_NUMBER_BYTES = 8 };
 // What every name beside a target begins with, at this destination root: a data set that holds the leftovers
 // of another root must not lose them here.
 const char *dest_beside_prefix(const struct dest *d);

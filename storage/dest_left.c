@@ -161,7 +161,7 @@ static size_t sweep_paths(struct sweep *s, const char *bytes, size_t len)
 static void sweep_listed(struct sweep *s, int list_fd)
 {
     char *bytes = malloc(LIST_PIECE_BYTES);
-    uint64_t offset = 0;
+    uint64_t offset = BESIDE_NUMBER_BYTES + 1;
     note(s, bytes != NULL ? 0 : -ENOMEM);
     while (bytes != NULL) {
         ssize_t got = sys_pread_full(list_fd, bytes, LIST_PIECE_BYTES, offset);

@@ -203,12 +203,13 @@ static int take_link(struct walk *w, struct found *f)
     return WALK_ENTRY;
 }
 
-// Whether the path lies in what every destination root keeps for itself.
+// Whether it has the name of what every destination root keeps for itself, which is never walked into:
+// copied, it could come to lie over what another job keeps.
 static bool is_reserved(const uint8_t *path, size_t len)
 {
-    static const char own[] = ".penstock";
-    const size_t n = sizeof(own) - 1;
-    return len >= n && memcmp(path, own, n) == 0 && (len == n || path[n] == '/');
+    const uint8_t *slash = memrchr(path, '/', len);
+    size_t at = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    return manifest_is_own(path + at, len - at);
 }
 
 static const char *odd_kind(mode_t mode)

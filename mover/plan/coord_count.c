@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "mover/plan/coord_state.h"
 #include "proto/receipt.h"
@@ -197,6 +198,8 @@ void count_stop_words(const struct coord *c, const struct msg_closed *closed, st
     if (err->os == ENOSPC) // with a quota it is not what is free that counts
         snprintf(err->text, sizeof err->text, "%s%s%s are free", kept, kept[0] != '\0' ? "; " : "",
                  words_bytes(closed->free_bytes, free_text));
+    else if (kept[0] != '\0' && err->text[0] != '\0')
+        snprintf(err->text + strlen(err->text), sizeof err->text - strlen(err->text), "; %s", kept);
     else if (kept[0] != '\0')
         snprintf(err->text, sizeof err->text, "%s", kept);
 }

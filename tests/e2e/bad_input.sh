@@ -164,6 +164,35 @@ own_name_in_source() {
     told_problem .penstock entry 0
 }
 
+# What another copy keeps within the source or at the destination is neither copied nor written over nor removed.
+own_name_elsewhere() {
+    small_tree
+    mkdir -p source/dir/.penstock/temp copied/theirs/.penstock empty
+    echo journal >source/dir/.penstock/journal
+    copy 0 source/ copied
+    [[ ! -e copied/dir/.penstock ]] || fail 'the .penstock within the source was copied'
+    echo precious >copied/theirs/.penstock/precious
+    copy 3 source/ copied/theirs
+    says 'holds what is not'
+    is precious "$(cat copied/theirs/.penstock/precious)" 'what is not ours'
+    copy 3 source/dir/.penstock empty
+    says 'the name .penstock is reserved'
+    copy 3 source/file empty/.penstock/
+    says 'the name .penstock is reserved'
+    [[ ! -e empty/.penstock ]] || fail 'it was made'
+}
+
+# Nothing is copied, and the job ends at once.
+no_entries() {
+    local round
+    fresh
+    mkfifo fifo
+    mkdir copied
+    for round in {1..20}; do
+        COPY_SECONDS=4 copy 1 fifo copied
+    done
+}
+
 long_paths() {
     small_tree
     local level name
@@ -186,4 +215,6 @@ number=0
 for ROW in "${REFUSALS[@]}"; do case_run "refused_$((++number))" refused; done
 for ROW in "${YIELDING[@]}"; do case_run "$ROW" yields; done
 case_run own_name_in_source own_name_in_source
+case_run own_name_elsewhere own_name_elsewhere
+case_run no_entries no_entries
 case_run long_paths long_paths

@@ -199,7 +199,7 @@ interrupted() {
 # found by the next one, whatever has become of the source.
 beside() {
     begin
-    local file
+    local file left
     mkdir copied
     disk 300M
     mkdir copied/mnt source/mnt source/mnt/deep
@@ -213,6 +213,7 @@ beside() {
     kill -KILL "$(agent_pid job destination)"
     end_copy job 6
     [[ $(find copied/mnt -name '.penstock-*' | wc -l) -gt 0 ]] || fail 'the case does not try what it should'
+    left=$(basename "$(find copied/mnt -name '.penstock-*' -print -quit)")
     rm source/mnt/one
     mv source/mnt/deep/two source/mnt/deep/four
     copy 0 source/ copied
@@ -220,6 +221,12 @@ beside() {
     is "$(stat -c %y source/mnt source/mnt/deep)" "$(stat -c %y copied/mnt copied/mnt/deep)" 'times of directories'
     cmp source/mnt/deep/four copied/mnt/deep/four
     cmp source/mnt/three copied/mnt/three
+    # A file that is called as another run's is the user's own.
+    echo precious >"source/mnt/$left"
+    copy 0 source/ copied
+    copy 0 source/ copied
+    told '.entries.moved == 0'
+    is precious "$(cat "copied/mnt/$left")" 'what is not ours'
     umount copied/mnt
 }
 
@@ -236,6 +243,9 @@ stays() {
     end_copy job 1
     told '.problems | length == 1 and .[0].path == ".penstock" and .[0].operation == "remove" and .[0].errno == 1'
     chattr -i disk/.penstock/folder/file
+    copy 3 source/ disk # it is not ours
+    says 'holds what is not' disk
+    rm -r disk/.penstock/folder
     copy 0 source/ disk
     same_copy source disk
     no_leftovers disk

@@ -53,6 +53,17 @@ one_port() {
     same_copy "$WORK/source" "$WORK/root/through.one.port"
 }
 
+# Every connection of this host comes from the address that the user names, or none is made.
+bound() {
+    fresh
+    copy 0 --key "$WORK/key" --bind 127.0.0.9 "$WORK/source/" "$AGENT/bound"
+    told 'all(.streams[]; .source | startswith("127.0.0.9"))'
+    copy 0 --bind 127.0.0.9 "$WORK/source/" here
+    told 'all(.streams[]; (.source | startswith("127.0.0.9")) and (.destination | startswith("127.0.0.9")))'
+    copy 3 --bind 192.0.2.99 "$WORK/source/" there
+    says 192.0.2.99
+}
+
 REFUSED=('3 assign --bind 192.0.2.99' '3 in_use --ports PORT')
 
 refused() {
@@ -187,6 +198,7 @@ start_agent agent --root "$WORK/root" --key "$WORK/key" >&2
 AGENT=penstock://127.0.0.1:${PORT[agent]}
 for ROW in "${WAYS[@]}"; do case_run "with_${ROW//[^a-zA-Z0-9-]/_}" way; done
 case_run one_port one_port
+case_run bound bound
 case_run refused refused
 case_run in_memory in_memory
 for ROW in "${FAULTS[@]}"; do OPTIONS='' case_run "${ROW%% *}" fault; done

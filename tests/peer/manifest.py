@@ -67,7 +67,7 @@ class Segment:
 
 def safe_path(path):
     parts = path.split(b"/")
-    return (len(path) <= PATH_MAX and b"\0" not in path and parts[0] != b".penstock"
+    return (len(path) <= PATH_MAX and b"\0" not in path and b".penstock" not in parts
             and all(0 < len(part) <= NAME_MAX and part not in (b".", b"..") for part in parts))
 
 

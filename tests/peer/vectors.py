@@ -215,7 +215,7 @@ def entries_edges():
             manifest.Entry(2, b"packed hole", 0, 800, ranges=[]),
             manifest.Entry(2, b"packed sparse", 0, 12288, ranges=[(4096, 4096)]),
             manifest.Entry(3, b"\xff\n/a", 0o777, target=b"\x80" * 4096),
-            manifest.Entry(2, b".penstock2/.penstock", 0, 1)]
+            manifest.Entry(2, b".penstock2/penstock", 0, 1)]
 
 
 def entries_many(seed, count):
@@ -309,7 +309,7 @@ def bad_segments():
         "absolute": {"path": b"/etc/x"},
         "doubled": {"path": b"a//b"}, "trailing": {"path": b"a/"}, "nul": {"path": b"a\0b"}, "empty-file": {"path": b""},
         "name-256": {"path": b"n" * 256}, "path-32769": {"path": b"/".join([b"n" * 127] * 257)[:32769]},
-        "own": {"path": b".penstock/journal"}, "own-itself": {"path": b".penstock"}, "type-0": {"type": 0},
+        "own": {"path": b".penstock/journal"}, "own-itself": {"path": b".penstock"}, "own-within": {"path": b"a/.penstock"}, "type-0": {"type": 0},
         "type-4": {"type": 4},
         "mode": {"mode": 0o10000}, "mtime": {"mtime": (0, 10**9)}, "ctime": {"ctime": (0, 10**9)},
         "root-256": {"root": 256},

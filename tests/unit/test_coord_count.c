@@ -365,9 +365,9 @@ static void test_room(void)
         {ENOSPC, true, false, true, 0, 0, 0, "the next run needs at least 300 B; 0 B are free"},
         {ENOSPC, false, true, true, 0, 0, 5, "the next run needs at least 300 B; 5 B are free"},
         {EDQUOT, true, true, true, 100, 100, MIB,
-         "100 B are kept in .penstock for the next run, which needs 200 B "
+         "words; 100 B are kept in .penstock for the next run, which needs 200 B "
          "more"},
-        {EIO, true, true, true, 300, 7, 9, "7 B are kept in .penstock for the next run"},
+        {EIO, true, true, true, 300, 7, 9, "words; 7 B are kept in .penstock for the next run"},
         {EIO, true, true, true, 300, 0, 9, "words"},
         {ENOSPC, true, true, true, 300, 0, 9, "9 B are free"},
         {ENOSPC, true, true, false, 100, 0, 0, "words"},

@@ -1,5 +1,6 @@
 // The destination root: what is made, adopted, refused and removed again.
 #include "tests/unit/dest_kit.h"
+#include "tests/unit/starve.h"
 
 static void test_make(void)
 {
@@ -222,10 +223,26 @@ static void test_temp_name(void)
     free(longest);
 }
 
+// The kernel tells a lost write once: a thread that syncs after the one that was told must not take it for
+// synced.
+static void test_lost_write(void)
+{
+    struct scratch s = scratch_begin();
+    struct dest d;
+    CU_ASSERT_EQUAL_FATAL(kit_try(s.fd, &d), 0);
+    CU_ASSERT_EQUAL(dest_sync(&d), 0);
+    starve_syncfs(-EIO);
+    CU_ASSERT_EQUAL(dest_sync(&d), -EIO);
+    CU_ASSERT_EQUAL(dest_sync(&d), -EIO);
+    CU_ASSERT_EQUAL(dest_close(&d, true), 0);
+    scratch_end(&s);
+}
+
 void suite_dest(void)
 {
     CU_pSuite s = CU_add_suite("dest", NULL, NULL);
     CU_add_test(s, "what is made", test_make);
+    CU_add_test(s, "a lost write", test_lost_write);
     CU_add_test(s, "what an earlier run left is adopted", test_adopt);
     CU_add_test(s, "links and files in the way are refused", test_refuse);
     CU_add_test(s, "a fifo for a lock", test_refuse_fifo);

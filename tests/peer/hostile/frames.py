@@ -323,7 +323,7 @@ def bad_path(path):
 PATHS = {"dotdot": b"../escaped", "dotdot-inside": b"d/../../escaped", "dotdot-end": b"d/..", "dot": b"./a",
          "absolute": b"/tmp/penstock-escaped",
          "nul": b"a\0b", "doubled": b"d//b", "trailing": b"d/", "empty": b"", "own": b".penstock/lock",
-         "own-itself": b".penstock",
+         "own-itself": b".penstock", "own-within": b"d/.penstock", "own-beneath": b"d/.penstock/lock",
          "long-name": b"n" * 256, "long": b"/".join([b"n" * 127] * 257)}
 
 for key, path_of_entry in PATHS.items():
