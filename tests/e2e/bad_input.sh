@@ -184,11 +184,10 @@ own_name_elsewhere() {
 
 # Nothing is copied, and the job ends at once.
 no_entries() {
-    local round
     fresh
     mkfifo fifo
     mkdir copied
-    for round in {1..20}; do
+    for _ in {1..20}; do
         COPY_SECONDS=4 copy 1 fifo copied
     done
 }

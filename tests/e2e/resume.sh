@@ -184,7 +184,8 @@ replaced_alike() {
 # has lost (LEAF...) is moved once more. No byte is trusted that nobody read.
 another_boot() {
     fresh
-    local held lost=($ROW)
+    local held lost
+    read -ra lost <<<"$ROW"
     mkdir source
     head -c $((300 * MIB - 17)) /dev/urandom >source/file
     start_copy job --rate "$RATE" source/ copied

@@ -7,7 +7,7 @@ from .wire import Reader, Refused, i64, u32, u64
 
 VERSION = 1
 FILE, LEAVES, GONE = 1, 2, 3
-DIGEST = 16
+DIGEST = BOOT = 16
 
 
 @dataclass
@@ -18,6 +18,7 @@ class File:
     mtime: tuple
     ctime: tuple
     inode: int
+    boot: bytes  # digest of what tells boots apart
     leaves: dict = field(default_factory=dict)
 
     def temp_name(self):
@@ -31,7 +32,7 @@ def read_file(reader, files):
         raise Refused("file numbers count from 0")
     size = reader.u64()
     mtime, ctime = (reader.i64(), reader.u32()), (reader.i64(), reader.u32())
-    found = File(b"", size, mtime, ctime, reader.u64())
+    found = File(b"", size, mtime, ctime, reader.u64(), reader.raw(BOOT))
     found.path = reader.blob(manifest.PATH_MAX)
     manifest.check_entry(manifest.Entry(2, found.path, 0, size, mtime, ctime=ctime))
     if size == 0 or any(f is not None and f.path == found.path for f in files):

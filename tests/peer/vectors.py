@@ -416,9 +416,9 @@ def receipt_cases():
     yield journal_case(b"a/b", 2 * MIB + 1, (1700000000, 123456789), (1700000001, 999999999), 4711)
 
 
-def journal_case(path, size, mtime, ctime, inode):
+def journal_case(path, size, mtime, ctime, inode, boot=count_up(0xE0, 16)):
     """A file with two of its leaves, and another of the same path when the first is gone."""
-    about = u64(size) + i64(mtime[0]) + u32(mtime[1]) + i64(ctime[0]) + u32(ctime[1]) + u64(inode) + blob(path)
+    about = u64(size) + i64(mtime[0]) + u32(mtime[1]) + i64(ctime[0]) + u32(ctime[1]) + u64(inode) + boot + blob(path)
     leaves = [count_up(0xC0, 16), count_up(0xD0, 16)]
     records = [(journal.FILE, u64(0) + about), (journal.LEAVES, u64(0) + u64(1) + b"".join(leaves))]
     gone = [(journal.GONE, u64(0)), (journal.FILE, u64(1) + about)]
@@ -426,7 +426,7 @@ def journal_case(path, size, mtime, ctime, inode):
     def whole(more):
         return receipt.record_file(receipt.JOURNAL, 1, count_up(0xA0, 16), count_up(0xB0, 16), records + more)
 
-    found = journal.File(path, size, mtime, ctime, inode, {1: leaves[0], 2: leaves[1]})
+    found = journal.File(path, size, mtime, ctime, inode, boot, {1: leaves[0], 2: leaves[1]})
     assert journal.read(whole([])) == ([found], "")
     assert journal.read(whole([])[:-1])[0][0].leaves == {}
     for broken in ((journal.LEAVES, u64(0) + u64(2) + b"".join(leaves)), (journal.LEAVES, u64(0) + u64(0)),
