@@ -6,6 +6,7 @@ BUILD   ?= build
 TARGET  ?=
 SECONDS ?= 60
 MINUTES ?= 10
+PREFIX  ?= /usr/local
 
 B := $(BUILD)/$(VARIANT)
 O := $(B)/obj
@@ -73,7 +74,7 @@ RUN      := tests/run --build $(B)
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all deps have-deps programs test check check-full soak lint format format-check fuzz fuzz-replay demo \
+.PHONY: all install deps have-deps programs test check check-full soak lint format format-check fuzz fuzz-replay demo \
         protocol-tables bench bench-print bench-deps clean help FORCE
 
 all: $(OBJECTS) $(B)/libpenstock.a $(PROGRAM) $(FRONT) ## Build the program: build/penstock (VARIANT=release|asan|tsan|clang, V=1)
@@ -185,6 +186,12 @@ fuzz: ## Fuzz one target with libFuzzer: TARGET=noun SECONDS=n
 	@mkdir -p $(BUILD)/fuzz/found/$(TARGET)
 	$(Q)$(BUILD)/fuzz/tests/libfuzzer_$(TARGET) -max_total_time=$(SECONDS) -artifact_prefix=$(BUILD)/fuzz/ \
 	    $(BUILD)/fuzz/found/$(TARGET) tests/fuzz/corpus/$(TARGET)
+
+install: all ## Install the program and its manual pages: PREFIX=/usr/local, DESTDIR=
+	install -D -m 755 $(BUILD)/penstock $(DESTDIR)$(PREFIX)/bin/penstock
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	$(Q)for command in copy serve key verify; do \
+	    $(BUILD)/penstock $$command --man > $(DESTDIR)$(PREFIX)/share/man/man1/penstock-$$command.1 || exit; done
 
 demo: all ## Show a copy between two local agents
 	$(Q)tests/demo.sh

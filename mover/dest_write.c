@@ -168,7 +168,7 @@ static void source_failed(struct dest_agent *d, const struct work *w, uint32_t e
         enum err_class class;
         const char *op, *text;
     } words[] = {
-        [EXTENT_CHANGED] = {ERR_CHANGED, "", "changed while it was read"},
+        [EXTENT_CHANGED] = {ERR_CHANGED, "", "changed while it was read; not copied, run again"},
         [EXTENT_VANISHED] = {ERR_VANISHED, "", "vanished before it was read"},
         [EXTENT_UNREADABLE] = {ERR_ENTRY, "read", ""},
     };

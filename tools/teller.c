@@ -89,12 +89,14 @@ static void tell_details(struct teller *t, const struct job_snapshot *s, const s
     char line[LINE_BYTES], a[UNITS_TEXT_BYTES], b[UNITS_TEXT_BYTES];
     for (size_t i = 0; i < u64_min(s->stream_count, ARRAY_LEN(s->streams)); i++)
         tell_stream(t, &s->streams[i]);
-    snprintf(line, sizeof(line), "source: engine %s, %s of memory", s->engine_source,
-             units_bytes(result->source_resident_bytes, a));
-    teller_info(t, line);
-    snprintf(line, sizeof(line), "destination: engine %s, %s of memory", s->engine_destination,
-             units_bytes(result->destination_resident_bytes, b));
-    teller_info(t, line);
+    if (s->engine_source[0] != '\0') { // it came to work
+        snprintf(line, sizeof(line), "source: engine %s, %s of memory", s->engine_source,
+                 units_bytes(result->source_resident_bytes, a));
+        teller_info(t, line);
+        snprintf(line, sizeof(line), "destination: engine %s, %s of memory", s->engine_destination,
+                 units_bytes(result->destination_resident_bytes, b));
+        teller_info(t, line);
+    }
     if (result->receipt[0] != '\0') {
         snprintf(line, sizeof(line), "receipt: %s", result->receipt);
         teller_info(t, line);

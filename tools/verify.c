@@ -128,10 +128,12 @@ static void print_tally(const struct verify_tally *t, int status)
                (unsigned long long)t->not_copied);
     printf(
         "%s: %llu entries right (%s read again), %llu unproved, %llu wrong, %llu missing, %llu unreadable\n",
-        status == OUTCOME_COMPLETE ? "fine" : "not fine", (unsigned long long)n[CHECK_RIGHT],
-        units_bytes(t->bytes, bytes), (unsigned long long)n[CHECK_UNPROVED],
-        (unsigned long long)n[CHECK_WRONG], (unsigned long long)n[CHECK_MISSING],
-        (unsigned long long)n[CHECK_UNREADABLE]);
+        status != OUTCOME_COMPLETE                   ? "not fine"
+        : n[CHECK_UNPROVED] > 0 || t->not_copied > 0 ? "nothing wrong, not all proved"
+                                                     : "fine",
+        (unsigned long long)n[CHECK_RIGHT], units_bytes(t->bytes, bytes),
+        (unsigned long long)n[CHECK_UNPROVED], (unsigned long long)n[CHECK_WRONG],
+        (unsigned long long)n[CHECK_MISSING], (unsigned long long)n[CHECK_UNREADABLE]);
 }
 
 static int verify(const struct verify_options *opt, const struct key_ring *keys, const struct place *place,
