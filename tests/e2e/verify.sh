@@ -30,7 +30,7 @@ copy_any() {
 
 # Tells how many entries were what.
 tally() {
-    tail -n 1 "$OUT" | sed -E 's/ \(.* read again\)//; s/^[a-z ]*: //; s/ entries//'
+    tail -n 1 "$OUT" | sed -E 's/ \(.* read again\)//; s/^[a-z, ]*: //; s/ entries//'
 }
 
 # All of them right, none left out.
