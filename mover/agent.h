@@ -1,7 +1,8 @@
 // An agent's side of one job: a process of its own (child of the listener, or `serve --stdio`). Its control
-// thread runs the pure machine (plan/source.h or plan/dest.h) and never touches storage; a walk or compare
-// thread, workers and a commit thread do. In the verify role (verify_agent.c) it hands entries of a receipt
-// to threads that read them again.
+// thread speaks with the coordinator and touches storage only when the job is opened and closed; a walk or
+// compare thread, workers and a commit thread do it otherwise. All of them ask the pure machine
+// (plan/source.h or plan/dest.h) under its lock. In the verify role (verify_agent.c) it hands entries of a
+// receipt to threads that read them again.
 #ifndef PENSTOCK_MOVER_AGENT_H
 #define PENSTOCK_MOVER_AGENT_H
 

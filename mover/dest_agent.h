@@ -72,7 +72,9 @@ struct dest_agent {
     struct dest dest;
     bool in_memory;
     struct worktab *works;
-    pthread_mutex_t plan_lock; // plan, stopping
+    // Locks, outermost first: journal_lock or files_lock (never both), plan_lock, that of the table of works.
+    // Those of the mailbox and of the storage watch are taken within any and take none.
+    pthread_mutex_t plan_lock; // plan, drops, sides, open_segments, finish, stopping, failed, full_path
     pthread_cond_t written;    // the open group may be due
     struct dest_plan *plan;
     uint32_t open_segments;     // taken, with entries that are not settled
@@ -164,8 +166,8 @@ void dest_group_free(struct dest_agent *d, struct dest_written *group); // NULL 
 // dest_finish.c: directories
 MUST_CHECK int dest_dirs_add(struct dest_agent *d, const struct entry *e);
 MUST_CHECK int dest_dirs_finish(struct dest_agent *d);
-// What failed files leave may be much: it goes here, where nobody waits, and not when the job closes. What
-// stays is told then.
+// What earlier runs have left may be much: it goes here, where nobody waits, and not when the job closes.
+// What stays is told then.
 void dest_remove_temp(struct dest_agent *d);
 // The destination root, at `fd`, when the job listed it: after `.penstock` is gone, which changes its time
 // and could not go from a directory without write permission.

@@ -7,8 +7,9 @@
 #include "proto/manifest.h"
 #include "proto/need.h"
 
-// One segment. Everything but `next` and the count is constant once it is in the table (layout_place happens
-// before).
+// One segment. Once it is in the table the source still sets need and layout (its peer thread, before
+// SEGMENT_LAID) and both agents the place (their control thread, on SEGMENT_PLACE, which the coordinator says
+// after that): before any lease, so before any stream looks. The rest but `next` and the count is constant.
 struct work {
     uint64_t number;
     struct segment *segment;

@@ -107,7 +107,7 @@
 #define MSG_PROBLEM(F, B) \
     F(u64, segment)       \
     F(u32, entry) F(u8, count) F(u8, class) F(u32, os) B(op, 31) B(path, 1023) B(text, TEXT_BYTES_MAX)
-// [D] every entry of the segment is settled; [C to S] forget it.
+// [D] every entry of the segment is settled; [C to S, D] forget it.
 #define MSG_SEGMENT_DONE(F, B) F(u64, segment)
 // [C to S] all segments so far are done: close the retry segment, or say that there is none (SEGMENT_CLOSED
 // with 0 entries).
