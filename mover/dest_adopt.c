@@ -161,6 +161,20 @@ static int read_again(struct dest_agent *d, const struct entry *e, int fd, struc
     return rc;
 }
 
+// The file has changed since an earlier run: what that run has of it is of no use, and its room may be
+// needed.
+static int drop_other(struct dest_agent *d, const struct entry *e)
+{
+    struct entry version;
+    struct journal_file *jf = journal_other(d->journal, e, &version);
+    int rc = jf != NULL ? journal_gone(d->journal, jf) : 0;
+    if (jf != NULL && rc == 0)
+        rc = journal_sync(d->journal);
+    if (jf != NULL && rc == 0)
+        dest_temp_discard(&d->dest, &version);
+    return rc;
+}
+
 // Under journal_lock. *out: the file, of which something is held, and whose temporary file is open. -ENOENT:
 // there is none.
 static int find_left(struct dest_agent *d, const struct entry *e, struct dest_entry *de,
@@ -186,8 +200,10 @@ int dest_adopt(struct dest_agent *d, const struct work *w, uint32_t i, bool *com
     struct dest_entry *de = &((struct dest_side *)w->side)->entries[i];
     *complete = false;
     pthread_mutex_lock(&d->journal_lock);
-    struct journal_file *jf;
-    int rc = find_left(d, e, de, &jf);
+    struct journal_file *jf = NULL;
+    int rc = drop_other(d, e);
+    if (rc == 0)
+        rc = find_left(d, e, de, &jf);
     if (rc == 0) {
         uint32_t count;
         const struct range *held = journal_held(jf, &count);

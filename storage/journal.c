@@ -270,6 +270,16 @@ static struct journal_file *find(struct journal *j, const struct entry *e)
     return NULL;
 }
 
+struct journal_file *journal_other(const struct journal *j, const struct entry *e, struct entry *version)
+{
+    struct journal_file *f = journal_table_find(&j->table, e->path, e->path_len);
+    if (f == NULL || entry_same_version(&f->entry, e))
+        return NULL;
+    *version = f->entry;
+    version->path = e->path;
+    return f;
+}
+
 int journal_file(struct journal *j, const struct entry *e, struct journal_file **out)
 {
     struct journal_file *f = find(j, e);

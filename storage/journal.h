@@ -48,6 +48,9 @@ struct journal_file;
 MUST_CHECK int journal_file(struct journal *j, const struct entry *e, struct journal_file **out);
 // The file, or NULL when nothing is held of that version. (Empty files have no leaves and are not asked for.)
 struct journal_file *journal_find(struct journal *j, const struct entry *e);
+// What is held of another version of that path, and *version: its size, times and inode (the path stays the
+// caller's). NULL: nothing. To be given up with journal_gone before its temporary file goes.
+struct journal_file *journal_other(const struct journal *j, const struct entry *e, struct entry *version);
 // Durable leaf ranges, sorted, disjoint, not touching; the journal's, valid until the next append for this
 // file.
 const struct range *journal_held(const struct journal_file *f, uint32_t *count);

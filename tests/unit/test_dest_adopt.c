@@ -143,6 +143,26 @@ static void test_complete(void)
     kit_end(&k);
 }
 
+// The source has another version now: nothing of the old one is promised, and its room is free at once.
+static void test_other_version(void)
+{
+    struct kit k;
+    char name[TEMP_NAME_BYTES];
+    begin(&k);
+    dest_temp_name(entry(&k), name);
+    struct entry *e = (struct entry *)(uintptr_t)entry(&k); // of the heap
+    e->mtime.s++;
+    bool complete = true;
+    CU_ASSERT_EQUAL(faccessat(k.d->dest.temp_fd, name, F_OK, 0), 0);
+    CU_ASSERT_EQUAL(dest_adopt(k.d, &k.work, 0, &complete), 0);
+    CU_ASSERT(!complete && needed(&k) == ALL && !k.side.entries[0].adopt);
+    CU_ASSERT_EQUAL(faccessat(k.d->dest.temp_fd, name, F_OK, 0), -1);
+    kit_journal_again(&k);
+    e->mtime.s--;
+    CU_ASSERT_EQUAL(held(&k), 0);
+    kit_end(&k);
+}
+
 // The end of the job does not wait for the reading, and nothing is decided.
 static void test_stopped(void)
 {
@@ -185,6 +205,7 @@ void suite_dest_adopt(void)
     CU_pSuite s = CU_add_suite("dest_adopt", NULL, NULL);
     CU_add_test(s, "another boot", test_doubt);
     CU_add_test(s, "all of it holds", test_complete);
+    CU_add_test(s, "another version", test_other_version);
     CU_add_test(s, "the job stops", test_stopped);
     CU_add_test(s, "a doubt stays", test_doubt_stays);
 }
