@@ -1,5 +1,6 @@
 // Entries as they are settled: records, problems, and the end of segments.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mover/dest_agent.h"
@@ -118,13 +119,24 @@ bool dest_has_failed(struct dest_agent *d)
     return failed;
 }
 
+// The path as text, or NULL.
+static char *path_text(const struct entry *e)
+{
+    char *text = malloc(e->path_len + 1);
+    if (text == NULL)
+        return NULL;
+    memcpy(text, e->path, e->path_len);
+    text[e->path_len] = '\0';
+    return text;
+}
+
 void dest_stop_storage(struct dest_agent *d, int error, const char *op, const struct entry *e)
 {
     pthread_mutex_lock(&d->plan_lock);
     bool first = !d->failed;
     d->failed = true;
     if (first && e != NULL)
-        d->full_path = strndup((const char *)e->path, e->path_len); // NULL: the root tells, too
+        d->full_path = path_text(e); // NULL: the root tells, too
     pthread_cond_signal(&d->written);
     pthread_mutex_unlock(&d->plan_lock);
     if (!first)
