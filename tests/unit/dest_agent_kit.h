@@ -70,6 +70,7 @@ static inline void kit_end(struct kit *k)
     need_free(k->work.need);
     segment_free(k->work.segment);
     dest_plan_free(k->d->plan);
+    free(k->d->full_path);
     journal_close(k->d->journal);
     CU_ASSERT_EQUAL(dest_close(&k->d->dest, true), 0);
     CU_ASSERT_FALSE(kit_there(k->scratch.fd, ".penstock"));
