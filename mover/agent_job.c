@@ -158,6 +158,21 @@ static int open_transfer(struct agent *a, char engine[160], struct err *err)
     return rc == 0 ? listen_self(a, err) : rc;
 }
 
+// Where the other agent may dial this one: as net_addresses.
+static int64_t own_addresses(const struct agent *a, uint8_t *out, size_t len)
+{
+    const char *bound = a->cfg->bind_to;
+    if (bound == NULL)
+        return net_addresses(a->port, out, len);
+    char text[ADDRESS_BYTES_MAX];
+    bool v6 = strchr(bound, ':') != NULL;
+    snprintf(text, sizeof text, "%s%s%s:%u", v6 ? "[" : "", bound, v6 ? "]" : "", a->port);
+    struct wire_writer w;
+    wire_writer_init(&w, out, len);
+    wire_put_blob(&w, text, strlen(text));
+    return wire_written(&w);
+}
+
 // Completes the role's answer.
 static void fill_opened(const struct agent *a, const char *boot, const char *engine, struct blob addresses,
                         struct message *opened)
@@ -195,7 +210,7 @@ int agent_open(struct agent *a, const struct msg_open *m)
         rc = a->job.streams > 0 ? start_streams(a) : 0;
     }
     if (rc == 0 && a->job.streams > 0)
-        len = net_addresses(a->port, addresses, sizeof addresses);
+        len = own_addresses(a, addresses, sizeof addresses);
     if (len < 0)
         rc = (int)len;
     if (rc < 0) {
