@@ -45,15 +45,22 @@ void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum probl
     mailbox_post(a->mailbox, &m);
 }
 
+void agent_notice_err(struct agent *a, const struct err *err)
+{
+    struct message m = {
+        .type = MESSAGE_NOTICE,
+        .notice = {.op = blob_text(err->op), .path = blob_text(err->path), .text = blob_text(err->text)}};
+    mailbox_post(a->mailbox, &m);
+}
+
 void agent_notice(struct agent *a, const char *fmt, ...)
 {
-    char text[TEXT_BYTES_MAX];
+    struct err err = {.class = ERR_NONE};
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    vsnprintf(err.text, sizeof err.text, fmt, args);
     va_end(args);
-    struct message m = {.type = MESSAGE_NOTICE, .notice = {.text = blob_text(text)}};
-    mailbox_post(a->mailbox, &m);
+    agent_notice_err(a, &err);
 }
 
 void agent_peer_lost(struct agent *a, int error)

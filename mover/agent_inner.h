@@ -89,6 +89,7 @@ void agent_problem(struct agent *a, uint64_t segment, uint32_t entry, enum probl
                    const struct err *err);
 // Any thread: something that people may want to know.
 void agent_notice(struct agent *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void agent_notice_err(struct agent *a, const struct err *err); // its operation, path and text
 // The peer connection ended with -errno before the job did.
 void agent_peer_lost(struct agent *a, int error);
 // The cap of one stream in bytes per second; 0: none.

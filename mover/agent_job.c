@@ -26,11 +26,7 @@ static void take_names(struct agent *a, const struct msg_open *m)
 
 static void notice(void *arg, const struct err *err)
 {
-    struct agent *a = arg;
-    struct message m = {
-        .type = MESSAGE_NOTICE,
-        .notice = {.op = blob_text(err->op), .path = blob_text(err->path), .text = blob_text(err->text)}};
-    mailbox_post(a->mailbox, &m);
+    agent_notice_err(arg, err);
 }
 
 // A destination that does not answer is a failing one; a source that does not is out of reach, as if its node

@@ -52,14 +52,19 @@ static int open_lock_file(int state_fd)
     return path_open_own(state_fd, lock_name, O_RDWR | O_CREAT, &st);
 }
 
+static int read_state(int state_fd, struct dir_reader *out)
+{
+    int fd = path_open(state_fd, "", 0, O_RDONLY | O_DIRECTORY, 0); // a reading position of its own
+    return fd < 0 ? fd : dir_reader_init(out, fd, DIR_READER_BYTES_MIN, 0);
+}
+
 // What lies in `.penstock/` goes when a job has ended: a directory of that name with anything else in it is
 // somebody else's. -ENOTUNIQ.
 static int check_ours(int state_fd)
 {
     static const char *const ours[] = {"lock", "temp", "journal", "journal.new", "directories", BESIDE_LIST};
     struct dir_reader reader;
-    int fd = path_open(state_fd, "", 0, O_RDONLY | O_DIRECTORY, 0); // a reading position of its own
-    int err = fd < 0 ? fd : dir_reader_init(&reader, fd, DIR_READER_BYTES_MIN, 0);
+    int err = read_state(state_fd, &reader);
     if (err < 0)
         return err;
     const char *name;
@@ -212,8 +217,7 @@ static int remove_contents(struct dir_reader *r)
 static int empty_state(const struct dest *d)
 {
     struct dir_reader reader;
-    int fd = path_open(d->state_fd, "", 0, O_RDONLY | O_DIRECTORY, 0); // a reading position of its own
-    int err = fd < 0 ? fd : dir_reader_init(&reader, fd, DIR_READER_BYTES_MIN, 0);
+    int err = read_state(d->state_fd, &reader);
     if (err < 0)
         return err;
     err = remove_contents(&reader);

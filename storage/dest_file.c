@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,20 +87,6 @@ int dest_file_metadata(const struct dest *d, int fd, const struct entry *e)
 {
     int err = sys_ftruncate(fd, e->size); // direct writes pad the tail to a whole block
     return err < 0 ? err : dest_set_metadata(d, fd, e);
-}
-
-int dest_mounts_find(const struct dest *d, int dir_fd, bool *beside)
-{
-    struct stat st;
-    uint64_t mount;
-    int err = sys_fstat(dir_fd, &st);
-    if (err == 0)
-        err = dest_mounts_note(d, st.st_dev, dir_fd);
-    if (err == 0)
-        err = sys_mount_id(dir_fd, &mount);
-    if (err == 0)
-        *beside = mount != d->mount;
-    return err;
 }
 
 // ---- large files ----

@@ -29,8 +29,7 @@ void dest_lock_release(int fd);
 // A memo shared by all threads, so that a run of files in one directory asks the kernel once. Lossy: what it
 // does not know is asked again.
 struct dest_mounts;
-// `root_inode`: of the destination root, for the names beside targets. NULL: out of memory.
-MUST_CHECK struct dest_mounts *dest_mounts_new(void);
+MUST_CHECK struct dest_mounts *dest_mounts_new(void); // NULL: out of memory
 void dest_mounts_free(struct dest_mounts *m);
 // Under the lock of the root: takes the number that names beside targets carry from the list of an earlier
 // run, or draws one. It tells leftovers of this root from those of others, and from what users have. -errno.

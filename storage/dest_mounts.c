@@ -227,6 +227,20 @@ int dest_mounts_note(const struct dest *d, uint64_t dev, int dir_fd)
 }
 
 // The i-th of the others, or -1. Once noted it stays open.
+int dest_mounts_find(const struct dest *d, int dir_fd, bool *beside)
+{
+    struct stat st;
+    uint64_t mount;
+    int err = sys_fstat(dir_fd, &st);
+    if (err == 0)
+        err = dest_mounts_note(d, st.st_dev, dir_fd);
+    if (err == 0)
+        err = sys_mount_id(dir_fd, &mount);
+    if (err == 0)
+        *beside = mount != d->mount;
+    return err;
+}
+
 static int other_at(struct dest_mounts *m, uint32_t i)
 {
     pthread_mutex_lock(&m->lock);
