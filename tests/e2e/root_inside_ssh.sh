@@ -74,9 +74,9 @@ END
     wait_line sshd 'Server listening on 0.0.0.0' >/dev/null || fail "sshd: $(cat "${LOG[sshd]}")"
 }
 
-# Everything of ours that runs at the far end.
+# processes_far [OPTION]: everything of ours that runs at the far end, in no order; OPTION is one of pgrep.
 processes_far() {
-    pgrep --ns "$FAR_PID" --nslist net -f 'serve --stdio' || true
+    pgrep "$@" --ns "$FAR_PID" --nslist net -f 'serve --stdio' || true
 }
 
 nobody_far() {
@@ -85,9 +85,9 @@ nobody_far() {
     wait_gone 10 "${pids[@]}" || fail "at the far end there still is: $(processes_far | xargs -r ps -o pid=,args= -p)"
 }
 
-# The ssh processes of a started copy, each a connection: first the peer connection, then the streams.
+# ssh_of COPY [OPTION]: the ssh processes of a started copy, each a connection: the peer connection is the oldest.
 ssh_of() {
-    pgrep -P "$(pgrep -P "${PID[$1]}" -f -- 'serve --stdio.* -- ')"
+    pgrep "${@:2}" -P "$(pgrep -P "${PID[$1]}" -f -- 'serve --stdio.* -- ')"
 }
 
 # The way that the tests are about, and that there is no other to whoever listens at the far end.
@@ -132,14 +132,15 @@ pull() {
     nobody_far
 }
 
-# lose VICTIM: ssh of a stream, or what it runs at the far end, is killed; the stream is dialled again.
+# lose VICTIM: ssh of a stream, or what it runs at the far end, is killed; the stream is dialled again. The newest is
+# a stream; the highest number need not be the newest, for numbers begin again.
 lose() {
     local victim
     start_copy job "${RSH[@]}" --rate 80M --streams 3 "$2" "$3"
     wait_event job "$ALL" >/dev/null
     case $1 in
-    near) victim=$(ssh_of job | tail -n 1) ;;
-    far) victim=$(processes_far | tail -n 1) ;;
+    near) victim=$(ssh_of job --newest) ;;
+    far) victim=$(processes_far --newest) ;;
     esac
     kill -KILL "$victim"
     wait_event job '.event == "notice" and (.text | test("stream [0-9] lost .*dialling again"))'
