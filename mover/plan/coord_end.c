@@ -52,23 +52,11 @@ static void close_all(struct coord *c, bool finished, uint64_t now_ns)
     end_if_closed(c);
 }
 
-// What was held back is not needed any more: something else ends the job.
-static void suspicion_drop(struct coord *c)
-{
-    if (c->suspicion.until_ns == UINT64_MAX)
-        return;
-    c->suspicion.until_ns = UINT64_MAX;
-    if (c->suspicion.node < COORD_NODES)
-        c->hearsay = true;
-    else
-        c->exit_status = err_exit_worse(c->exit_status, err_class_exit(c->suspicion.err.class));
-}
-
 void coord_stop(struct coord *c, const struct err *err, uint64_t now_ns)
 {
     if (c->phase == PHASE_ENDED)
         return;
-    suspicion_drop(c);
+    c->suspicion.until_ns = UINT64_MAX; // what was held back: this is why the job ends
     int exit_status = err_exit_worse(c->exit_status, err_class_exit(err->class));
     // While the job closes, only what makes it end otherwise is worth a word.
     bool told = c->phase == PHASE_CLOSE && c->stopped && exit_status == c->exit_status;

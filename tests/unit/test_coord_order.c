@@ -282,6 +282,16 @@ static void test_path_named(void)
     kit_expect_stopped(&k, ERR_LOST);
     CU_ASSERT_TRUE(names(&k, "there and here", "10.0.0.2:7420"));
     kit_end(&k);
+    // All streams are gone, because an agent has a reason of its own to end.
+    begin_linked(&k);
+    kit_ended(&k, COORD_SOURCE, 0, 0, 0);
+    kit_ended(&k, COORD_SOURCE, 1, 0, 0);
+    kit_tick(&k, LOST_NS);
+    kit_fail(&k, COORD_DEST, ERR_START);
+    kit_closed(&k, COORD_SOURCE);
+    kit_closed(&k, COORD_DEST);
+    CU_ASSERT(k.ends == 1 && k.problems == 1 && k.exit_status == 3);
+    kit_end(&k);
 }
 
 // The user, or another reason, does not wait for that; an agent that cannot go on spoils an end in order.
