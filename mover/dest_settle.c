@@ -35,7 +35,7 @@ void records_add(struct records *r, const struct entry *e, enum receipt_outcome 
                                   .path = blob_of(e->path, e->path_len)};
     if (digest != NULL)
         entry.digest = *digest;
-    uint8_t bytes[PATH_BYTES_MAX + 128];
+    uint8_t bytes[PATH_BYTES_MAX + 128] NOT_ZEROED;
     int64_t len = receipt_entry_encode(&entry, bytes, sizeof bytes);
     if (len < 0)
         return; // cannot be: the buffer takes the longest path

@@ -123,7 +123,7 @@ int receipt_writer_new(const char *state_dir, const struct job_id *job, const st
 int receipt_writer_add(struct receipt_writer *w, const struct receipt_entry *e)
 {
     enum { ENTRY_BYTES_MAX = PATH_BYTES_MAX + 64 };
-    uint8_t entry[ENTRY_BYTES_MAX];
+    uint8_t entry[ENTRY_BYTES_MAX] NOT_ZEROED;
     if (w->failed < 0)
         return w->failed;
     int64_t len = receipt_entry_encode(e, entry, sizeof(entry));

@@ -17,7 +17,7 @@ enum {
 
 void dest_temp_name(const struct entry *e, char out[TEMP_NAME_BYTES])
 {
-    uint8_t bytes[PATH_BYTES_MAX + VERSION_BYTES];
+    uint8_t bytes[PATH_BYTES_MAX + VERSION_BYTES] NOT_ZEROED;
     struct wire_writer w;
     wire_writer_init(&w, bytes, sizeof(bytes));
     wire_put_bytes(&w, e->path, e->path_len);

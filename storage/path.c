@@ -74,7 +74,7 @@ int path_walk_open(int root_fd, const void *path, size_t len, int flags, mode_t 
 // Opens a path that fits one system call.
 static int open_piece(int dir_fd, const char *path, size_t len, int flags, mode_t mode)
 {
-    char text[PATH_MAX];
+    char text[PATH_MAX] NOT_ZEROED;
     memcpy(text, path, len);
     text[len] = '\0';
     // RESOLVE_NO_SYMLINKS refuses a link at the end too, as ELOOP whatever is asked for; with O_NOFOLLOW it

@@ -30,7 +30,7 @@ static int open_joined(const struct walk_source *source, const uint8_t *rest, si
         return path_open(source->fd, rest, len, flags, 0);
     if (len == 0)
         return path_open(source->fd, source->from, from_len, flags, 0);
-    char joined[PATH_MAX];
+    char joined[PATH_MAX] NOT_ZEROED;
     if (from_len + 1 + len < sizeof(joined)) {
         memcpy(joined, source->from, from_len);
         joined[from_len] = '/';
