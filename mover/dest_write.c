@@ -186,7 +186,10 @@ static struct written *take_over(const struct slot *slot)
     struct written *w = malloc(sizeof *w + st->leaf_count * sizeof w->parts[0]);
     if (w == NULL)
         return NULL;
-    *w = (struct written){.plan = {.segment = slot->segment, .stripe = slot->number, .bytes = st->body_bytes},
+    *w = (struct written){.plan = {.segment = slot->segment,
+                                   .stripe = slot->number,
+                                   .bytes = st->body_bytes,
+                                   .files = st->packed ? st->extent_count : 0},
                           .packed = st->packed,
                           .entry = st->entry};
     struct leaf_span spans[STRIPE_LEAVES_MAX];

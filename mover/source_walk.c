@@ -13,6 +13,9 @@
 #define SEGMENT_WAIT_NS \
     UINT64_C(500000000) // a slow walk closes what it has, so that the first byte leaves soon
 
+// The first segments are short, each twice as long as the one before: nothing moves before one is closed and compared.
+enum { FIRST_SEGMENT_ENTRIES = 256 };
+
 enum walk_state { WALK_WAITING, WALK_RUNNING, WALK_DONE, WALK_RETRYING, WALK_OVER };
 
 struct walker {
@@ -26,6 +29,12 @@ struct walker {
     struct path_set *paths; // in it
     struct retry retry;
 };
+
+// How many entries the segment that is being built may have.
+static uint32_t entries_most(const struct walker *w)
+{
+    return w->number < 4 ? (uint32_t)FIRST_SEGMENT_ENTRIES << w->number : SEGMENT_ENTRIES_MAX;
+}
 
 static void segment_begin(struct walker *w)
 {
@@ -167,8 +176,9 @@ static int walk_some(struct walker *w)
             if (rc < 0)
                 return rc;
         }
-        if (w->number == closed && sys_clock_ns() >= until_ns)
-            return segment_builder_count(w->builder) > 0 ? segment_close(w, false) : 0;
+        uint32_t count = segment_builder_count(w->builder);
+        if (w->number == closed && (count >= entries_most(w) || sys_clock_ns() >= until_ns))
+            return count > 0 ? segment_close(w, false) : 0;
     }
     return 0;
 }

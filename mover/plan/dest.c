@@ -40,7 +40,7 @@ struct dest_plan {
     struct lease *leases;
     struct plan_segment *segments;
     struct dest_written *group, **group_end;
-    uint64_t group_bytes;
+    uint64_t group_bytes, group_files;
     uint64_t group_since_ns;
     uint64_t placed_end;
     uint32_t arriving;
@@ -231,6 +231,7 @@ bool dest_plan_written(struct dest_plan *p, struct dest_written *w, uint64_t now
     *p->group_end = w;
     p->group_end = &w->next;
     p->group_bytes += w->bytes;
+    p->group_files += w->files;
     return true;
 }
 
@@ -238,7 +239,8 @@ uint64_t dest_plan_group_due_ns(const struct dest_plan *p, uint64_t now_ns)
 {
     if (p->group == NULL)
         return UINT64_MAX;
-    if (p->arriving == 0 || p->group_bytes >= GROUP_BYTES || now_ns >= p->group_since_ns + GROUP_NS)
+    bool full = p->group_bytes >= GROUP_BYTES || p->group_files >= GROUP_FILES;
+    if (p->arriving == 0 || full || now_ns >= p->group_since_ns + GROUP_NS)
         return 0;
     return p->group_since_ns + GROUP_NS - now_ns;
 }
@@ -254,7 +256,7 @@ struct dest_written *dest_plan_group_take(struct dest_plan *p)
     }
     p->group = NULL;
     p->group_end = &p->group;
-    p->group_bytes = 0;
+    p->group_bytes = p->group_files = 0;
     return group;
 }
 

@@ -13,8 +13,11 @@
 #include "proto/limits.h"
 
 #define GROUP_BYTES (UINT64_C(256) << 20) // a commit group closes after so many bytes,
-#define DAMAGED_MAX 3                     // a stripe is sent again twice, then its files fail
-#define GROUP_NS    UINT64_C(1000000000)  // or so long after its first stripe, or when nothing is in flight
+// or so many packed files, a quarter of what is under way at most (SEGMENTS_OPEN_MAX): while they are published the
+// others flow,
+#define GROUP_FILES SEGMENT_ENTRIES_MAX
+#define GROUP_NS    UINT64_C(1000000000) // or so long after its first stripe, or when nothing is in flight
+#define DAMAGED_MAX 3                    // a stripe is sent again twice, then its files fail
 
 struct dest_plan;
 MUST_CHECK struct dest_plan *dest_plan_new(void);
@@ -57,6 +60,7 @@ struct dest_written {
     struct dest_written *next;
     uint64_t segment, stripe;
     uint64_t bytes;
+    uint32_t files; // packed in it; 0: a stripe of a large one
 };
 // All its bytes were handed to the file system without error. Joins the open group; `w` is the owner's and
 // stays until dest_plan_group_take gives it back. Settled meanwhile: false, and `w` is not taken.

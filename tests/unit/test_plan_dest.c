@@ -45,6 +45,14 @@ static void kit_put(struct kit *k, uint64_t stripe, uint64_t bytes)
     CU_ASSERT_TRUE(kit_written(k, stripe, bytes));
 }
 
+// So does a stripe with packed files.
+static void kit_put_files(struct kit *k, uint64_t stripe, uint32_t files)
+{
+    k->written[stripe] = (struct dest_written){.segment = 7, .stripe = stripe, .bytes = files, .files = files};
+    CU_ASSERT_EQUAL(dest_plan_arrive(k->p, 7, stripe), DEST_TAKE);
+    CU_ASSERT_TRUE(dest_plan_written(k->p, &k->written[stripe], k->now_ns));
+}
+
 // The group that is taken holds these stripes in this order.
 static struct dest_written *kit_take(struct kit *k, const uint64_t *stripes, size_t count)
 {
@@ -224,6 +232,23 @@ static void test_group_due(void)
     dest_plan_group_durable(k.p, group);
     (void)TAKE(&k, 2, 3);
     kit_put(&k, 4, 1); // its bytes count anew
+    CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), GROUP_NS);
+    kit_end(&k);
+}
+
+// When its packed files are many; those of the next group count anew.
+static void test_group_files(void)
+{
+    struct kit k;
+    kit_begin(&k);
+    CU_ASSERT_EQUAL(dest_plan_arrive(k.p, 7, 8), DEST_TAKE);
+    kit_put_files(&k, 0, GROUP_FILES - 1);
+    kit_put(&k, 1, 1); // of a large file
+    CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), GROUP_NS);
+    kit_put_files(&k, 2, 1);
+    CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), 0);
+    (void)TAKE(&k, 0, 1, 2);
+    kit_put_files(&k, 3, GROUP_FILES - 1);
     CU_ASSERT_EQUAL(dest_plan_group_due_ns(k.p, k.now_ns), GROUP_NS);
     kit_end(&k);
 }
@@ -424,6 +449,7 @@ void suite_plan_dest(void)
     CU_add_test(s, "damaged", test_damaged);
     CU_add_test(s, "written", test_written);
     CU_add_test(s, "group_due", test_group_due);
+    CU_add_test(s, "group_files", test_group_files);
     CU_add_test(s, "entry_commit", test_entry_commit);
     CU_add_test(s, "entry_fail", test_entry_fail);
     CU_add_test(s, "entries_settled", test_entries_settled);
