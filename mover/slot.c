@@ -31,7 +31,8 @@ int slots_new(struct engine *engine, uint32_t count, uint32_t stripe_bytes, void
         free(slots);
         return -ENOMEM;
     }
-    // Fewer faults where the memory is used, which mostly is in whole stripes. A wish: kernels without it go on.
+    // Fewer faults where the memory is used, which mostly is in whole stripes. A wish: kernels without it go
+    // on.
     (void)madvise(memory, count * each, MADV_HUGEPAGE);
     bool ok = true;
     for (uint32_t i = 0; i < count; i++) {

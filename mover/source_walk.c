@@ -13,7 +13,8 @@
 #define SEGMENT_WAIT_NS \
     UINT64_C(500000000) // a slow walk closes what it has, so that the first byte leaves soon
 
-// The first segments are short, each twice as long as the one before: nothing moves before one is closed and compared.
+// The first segments are short, each twice as long as the one before: nothing moves before one is closed and
+// compared.
 enum { FIRST_SEGMENT_ENTRIES = 256 };
 
 enum walk_state { WALK_WAITING, WALK_RUNNING, WALK_DONE, WALK_RETRYING, WALK_OVER };

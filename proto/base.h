@@ -13,8 +13,8 @@
 // A function of printf's kind; FMT and FIRST are argument positions counted from 1.
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
 
-// For a large buffer on a hot path that is written before it is read: the compiler zeroes all others, which costs more
-// than what goes into this one.
+// For a large buffer on a hot path that is written before it is read: the compiler zeroes all others, which
+// costs more than what goes into this one.
 #define NOT_ZEROED __attribute__((uninitialized))
 
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))

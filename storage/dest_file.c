@@ -33,16 +33,16 @@ void dest_temp_name(const struct entry *e, char out[TEMP_NAME_BYTES])
     digest_hex(&name, out);
 }
 
-int dest_create(int dir_fd, const char *name, int flags)
+int dest_create(int dir_fd, const char *name, int flags, mode_t mode)
 {
     flags |= O_CREAT | O_EXCL | O_NOFOLLOW;
-    int fd = sys_openat(dir_fd, name, flags, 0600);
+    int fd = sys_openat(dir_fd, name, flags, mode);
     if (fd != -EEXIST)
         return fd;
     int err = sys_unlinkat(dir_fd, name, 0);
     if (err < 0 && err != -ENOENT)
         return err;
-    return sys_openat(dir_fd, name, flags, 0600);
+    return sys_openat(dir_fd, name, flags, mode);
 }
 
 void dest_unlink_temp(int dir_fd, const char *name)
@@ -67,17 +67,17 @@ void dest_times(const struct entry *e, struct timespec times[2])
 
 int dest_set_metadata(const struct dest *d, int fd, const struct entry *e)
 {
+    struct stat st;
     struct timespec times[2];
-    mode_t mode = e->mode;
-    int err = 0;
-    if (d->can_chown) {
+    int err = sys_fstat(fd, &st);
+    if (err < 0)
+        return err;
+    // What is right already is not set again: each is a transaction, or a round trip to a file server.
+    bool chown = d->can_chown && (st.st_uid != e->uid || st.st_gid != e->gid);
+    if (chown)
         err = sys_fchown(fd, e->uid, e->gid);
-    } else if (mode & SET_ID_BITS) {
-        struct stat st;
-        err = sys_fstat(fd, &st);
-        mode = err < 0 ? mode : dest_mode(d, e, st.st_uid, st.st_gid);
-    }
-    if (err == 0)
+    mode_t mode = dest_mode(d, e, st.st_uid, st.st_gid);
+    if (err == 0 && (chown || (st.st_mode & 07777) != mode)) // a new owner takes set-id bits away
         err = sys_fchmod(fd, mode);
     dest_times(e, times);
     return err < 0 ? err : sys_futimens(fd, times);
@@ -166,7 +166,7 @@ static int check_direct(struct dest_file *f)
 static int open_file(struct dest_file *f, bool adopt, bool direct)
 {
     int flags = O_RDWR | (direct ? O_DIRECT : 0);
-    int fd = adopt ? open_left(f, flags) : dest_create(f->dir_fd, f->name, flags);
+    int fd = adopt ? open_left(f, flags) : dest_create(f->dir_fd, f->name, flags, 0600);
     if (fd == -EINVAL && direct)
         return open_file(f, adopt, false);
     if (fd < 0)

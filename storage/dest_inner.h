@@ -54,9 +54,9 @@ const char *dest_beside_prefix(const struct dest *d);
 void dest_beside_name(const struct dest *d, const struct entry *e, char out[TEMP_NAME_BYTES]);
 // The directory of `e` gets a name beside a target: into `.penstock/beside`, before that. Any thread.
 MUST_CHECK int dest_beside_note(const struct dest *d, const struct entry *e);
-// Creates the file, O_EXCL, mode 0600, after removing a leftover of the same name. `flags`: O_WRONLY or
-// O_RDWR, O_DIRECT.
-MUST_CHECK int dest_create(int dir_fd, const char *name, int flags);
+// Creates the file, O_EXCL, after removing a leftover of the same name. `flags`: O_WRONLY or O_RDWR,
+// O_DIRECT.
+MUST_CHECK int dest_create(int dir_fd, const char *name, int flags, mode_t mode);
 // Removes a temporary name as far as it goes: one that stays is removed by who creates it next, or with
 // .penstock/.
 void dest_unlink_temp(int dir_fd, const char *name);

@@ -10,6 +10,7 @@
 struct place {
     int dir_fd; // borrowed
     char name[TEMP_NAME_BYTES];
+    mode_t mode; // with which a file is made there
 };
 
 // Decides by the memo or, once a directory, by the mount of the parent: a rename must not cross a mount.
@@ -34,11 +35,12 @@ static int find_place(const struct dest *d, struct path_cache *cache, const stru
     }
     if (beside) {
         dest_beside_name(d, e, out->name);
+        out->mode = 0600;
         return dest_beside_note(d, e);
-    } else {
-        out->dir_fd = d->temp_fd;
-        dest_temp_name(e, out->name);
     }
+    out->dir_fd = d->temp_fd;
+    dest_temp_name(e, out->name);
+    out->mode = e->mode & 0777; // nobody else gets into temp/, and the mode need not be set
     return 0;
 }
 
@@ -71,7 +73,7 @@ int dest_small_write(const struct dest *d, struct path_cache *cache, const struc
     int err = find_place(d, cache, e, &at);
     if (err < 0)
         return err;
-    int fd = dest_create(at.dir_fd, at.name, O_WRONLY);
+    int fd = dest_create(at.dir_fd, at.name, O_WRONLY, at.mode);
     if (fd < 0)
         return fd;
     err = write_body(fd, e, body);
@@ -184,6 +186,9 @@ static int look(const struct dest *d, struct path_cache *cache, const struct ent
     if (parent < 0)
         return parent;
     *dir_fd = parent;
+    // A new tree is mostly new directories: what is asked for once of each need not be asked for each name.
+    if (path_cache_empty(cache))
+        return -ENOENT;
     return sys_fstatat(parent, name, st, AT_SYMLINK_NOFOLLOW);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "storage/dir_reader.h"
 #include "storage/path_walk.h"
 
 enum { CACHED_PARENTS = 4 };
@@ -155,11 +156,13 @@ struct cached_parent {
     size_t len;
     int fd;
     uint64_t used; // the cache's clock when it was last asked for
+    bool listed, empty;
 };
 
 struct path_cache {
     int root_fd;
     uint64_t clock;
+    struct cached_parent *last; // given
     struct cached_parent parents[CACHED_PARENTS];
 };
 
@@ -239,8 +242,35 @@ int path_cache_parent(struct path_cache *c, const void *path, size_t len, char *
     if (rc < 0)
         return rc;
     p->used = ++c->clock;
+    c->last = p;
     last_name(path, len, name);
     return p->fd;
+}
+
+static bool holds_nothing(int dir_fd)
+{
+    int fd = sys_openat(dir_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0)
+        return false;
+    struct dir_reader r;
+    const char *name;
+    size_t len;
+    int rc = dir_reader_init(&r, fd, DIR_READER_BYTES_MIN, 0);
+    if (rc < 0)
+        return false;
+    rc = dir_reader_next(&r, &name, &len);
+    dir_reader_fini(&r);
+    return rc == 0;
+}
+
+bool path_cache_empty(struct path_cache *c)
+{
+    struct cached_parent *p = c->last;
+    if (!p->listed) {
+        p->listed = true;
+        p->empty = holds_nothing(p->fd);
+    }
+    return p->empty;
 }
 
 // Opens the directory, made where it is missing.

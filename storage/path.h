@@ -25,6 +25,9 @@ MUST_CHECK struct path_cache *path_cache_new(int root_fd); // borrows root_fd
 void path_cache_free(struct path_cache *c);
 // As path_open_parent, but the descriptor stays the cache's: valid until the next call.
 MUST_CHECK int path_cache_parent(struct path_cache *c, const void *path, size_t len, char *name);
+// Whether the directory that path_cache_parent gave last held nothing when it was asked first since the cache
+// opened it. false also where it cannot be told.
+bool path_cache_empty(struct path_cache *c);
 // Forget what is remembered (a directory may have been replaced).
 void path_cache_clear(struct path_cache *c);
 

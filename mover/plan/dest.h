@@ -13,8 +13,8 @@
 #include "proto/limits.h"
 
 #define GROUP_BYTES (UINT64_C(256) << 20) // a commit group closes after so many bytes,
-// or so many packed files, a quarter of what is under way at most (SEGMENTS_OPEN_MAX): while they are published the
-// others flow,
+// or so many packed files, a quarter of what is under way at most (SEGMENTS_OPEN_MAX): while they are
+// published the others flow,
 #define GROUP_FILES SEGMENT_ENTRIES_MAX
 #define GROUP_NS    UINT64_C(1000000000) // or so long after its first stripe, or when nothing is in flight
 #define DAMAGED_MAX 3                    // a stripe is sent again twice, then its files fail

@@ -342,6 +342,32 @@ static int cached(struct path_cache *c, const char *path, const char *expected_n
     return fd;
 }
 
+// An empty directory stays empty for who has asked, until it is opened again.
+static void test_cache_empty(void)
+{
+    struct scratch s = scratch_begin();
+    scratch_dir(s.fd, "none");
+    scratch_dir(s.fd, "one");
+    scratch_file(s.fd, "one/x", "");
+    struct path_cache *c = path_cache_new(s.fd);
+    CU_ASSERT(cached(c, "x", "x") >= 0);
+    CU_ASSERT_FALSE(path_cache_empty(c)); // the root
+    CU_ASSERT(cached(c, "one/x", "x") >= 0);
+    CU_ASSERT_FALSE(path_cache_empty(c));
+    CU_ASSERT(cached(c, "none/x", "x") >= 0);
+    CU_ASSERT_TRUE(path_cache_empty(c));
+    scratch_file(s.fd, "none/x", "");
+    CU_ASSERT(cached(c, "none/y", "y") >= 0);
+    CU_ASSERT_TRUE(path_cache_empty(c));
+    CU_ASSERT(cached(c, "one/y", "y") >= 0);
+    CU_ASSERT_FALSE(path_cache_empty(c));
+    path_cache_clear(c);
+    CU_ASSERT(cached(c, "none/x", "x") >= 0);
+    CU_ASSERT_FALSE(path_cache_empty(c));
+    path_cache_free(c);
+    scratch_end(&s);
+}
+
 static void test_cache(void)
 {
     struct scratch s = scratch_begin();
@@ -450,5 +476,6 @@ void suite_path(void)
     CU_add_test(suite, "link_far_down", test_link_far_down);
     CU_add_test(suite, "parent", test_parent);
     CU_add_test(suite, "cache", test_cache);
+    CU_add_test(suite, "cache_empty", test_cache_empty);
     CU_add_test(suite, "mkdirs", test_mkdirs);
 }

@@ -48,7 +48,8 @@ static void kit_put(struct kit *k, uint64_t stripe, uint64_t bytes)
 // So does a stripe with packed files.
 static void kit_put_files(struct kit *k, uint64_t stripe, uint32_t files)
 {
-    k->written[stripe] = (struct dest_written){.segment = 7, .stripe = stripe, .bytes = files, .files = files};
+    k->written[stripe] =
+        (struct dest_written){.segment = 7, .stripe = stripe, .bytes = files, .files = files};
     CU_ASSERT_EQUAL(dest_plan_arrive(k->p, 7, stripe), DEST_TAKE);
     CU_ASSERT_TRUE(dest_plan_written(k->p, &k->written[stripe], k->now_ns));
 }
