@@ -8,9 +8,6 @@
 #include "mover/peer.h"
 #include "storage/sys.h"
 
-// A larger file cannot be: its digest is over a digest for every MiB, holes too, and would take hours.
-#define DIGESTED_BYTES_MAX (UINT64_C(1) << 50)
-
 // Files that are made here stay open until they are published: so many at a time.
 enum { MADE_OPEN_MAX = 64 };
 

@@ -32,6 +32,9 @@
 #include "proto/digest.h"
 #include "proto/manifest.h"
 
+// A larger file cannot be: its digest is over a digest for every MiB, holes too, and would take hours.
+#define DIGESTED_BYTES_MAX (UINT64_C(1) << 50)
+
 struct journal;
 
 // state_fd: `.penstock/`, borrowed. Creates an empty journal where there is none. The old journal stays as it

@@ -82,7 +82,7 @@ static int replay_file(struct replay *r, struct wire_reader *in)
     int err = wire_done(in);
     if (err < 0)
         return err;
-    if (number != r->named || e.size == 0 || e.size > FILE_BYTES_MAX ||
+    if (number != r->named || e.size == 0 || e.size > DIGESTED_BYTES_MAX ||
         !manifest_path_safe(e.path, path_len) || journal_table_find(r->table, e.path, path_len) != NULL)
         return -EPROTO;
     struct journal_file *f;

@@ -121,7 +121,7 @@ static int reserve_leaves(struct journal_file *f)
     uint64_t count = journal_file_leaves(f);
     if (f->leaves != NULL)
         return 0;
-    if (count > SIZE_MAX / sizeof(struct digest))
+    if (f->entry.size > DIGESTED_BYTES_MAX)
         return -EFBIG;
     f->leaves = calloc((size_t)count, sizeof(struct digest));
     return f->leaves != NULL ? 0 : -ENOMEM;

@@ -20,10 +20,17 @@
 
 // A file may claim to be larger than memory. That is -ENOMEM, not a finding, and a small limit keeps the
 // machine well.
+#define ALLOCATOR "allocator_may_return_null=1:max_allocation_size_mb=64"
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
-    return "allocator_may_return_null=1:max_allocation_size_mb=64";
+    return ALLOCATOR;
+}
+
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return ALLOCATOR;
 }
 
 enum { FILES_MAX = 64, LEAVES_MAX = 64, FORGED_MAX = 1 << 20 };
@@ -69,7 +76,7 @@ static bool read_file(struct reading *r, struct wire_reader *in, uint64_t number
     e.path = wire_get_blob(in, PATH_BYTES_MAX, &len);
     e.path_len = (uint32_t)len;
     r->full = r->count == FILES_MAX;
-    if (wire_done(in) < 0 || r->full || number != r->count || e.size == 0 || e.size > FILE_BYTES_MAX ||
+    if (wire_done(in) < 0 || r->full || number != r->count || e.size == 0 || e.size > DIGESTED_BYTES_MAX ||
         e.mtime.ns > 999999999 || e.ctime.ns > 999999999 || !manifest_path_safe(e.path, len) ||
         path_alive(r, &e))
         return false;

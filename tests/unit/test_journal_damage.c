@@ -380,7 +380,7 @@ static const struct {
     {3, 100, 0, 0, "x"},
     {1, 100, 0, 0, "x"}, // not the next number
     {2, 0, 0, 0, "x"},
-    {2, FILE_BYTES_MAX + 1, 0, 0, "x"},
+    {2, DIGESTED_BYTES_MAX + 1, 0, 0, "x"},
     {2, 100, 1000000000, 0, "x"},
     {2, 100, 0, UINT32_MAX, "x"},
     {2, 100, 0, 0, "a"}, // named already
