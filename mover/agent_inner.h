@@ -14,6 +14,7 @@
 #include "mover/storage_watch.h"
 #include "mover/stream.h"
 #include "mover/work.h"
+#include "storage/memory.h"
 #include "storage/source.h"
 #include "storage/walk.h"
 
@@ -28,6 +29,9 @@ struct agent_job {
     bool encrypt;
     uint64_t rate_bits;
     uint32_t io_timeout_s;
+    enum open_memory memory;
+    uint32_t memory_files;
+    uint64_t memory_bytes;
     char host[ADDRESS_BYTES_MAX], user[64];
 };
 

@@ -7,6 +7,7 @@
 #include "mover/agent_inner.h"
 #include "mover/inside.h"
 #include "mover/slot.h"
+#include "storage/journal.h"
 #include "storage/sys.h"
 
 // Memory of a stream's slots, whatever the stripe size: two slots at least, so that one is on the wire while
@@ -42,6 +43,16 @@ static int watch_storage(struct agent *a)
     return a->watch != NULL ? 0 : -ENOMEM;
 }
 
+// A data set that is made here has files of a size that is never packed, and not more than can be listed at
+// once.
+static bool memory_good(const struct msg_open *m)
+{
+    if (m->role == OPEN_DEST || m->memory == OPEN_STORAGE)
+        return m->memory <= OPEN_STAMPED;
+    return m->memory == OPEN_MEMORY && m->memory_files > 0 && m->memory_files <= MEMORY_FILES_MAX &&
+           m->memory_bytes > PACKED_FILE_BYTES_MAX && m->memory_bytes <= DIGESTED_BYTES_MAX;
+}
+
 static int take_job(struct agent *a, const struct msg_open *m)
 {
     if (m->role == OPEN_VERIFY) { // nothing is transferred
@@ -52,7 +63,7 @@ static int take_job(struct agent *a, const struct msg_open *m)
     }
     if (m->role > OPEN_DEST || m->streams == 0 || m->streams > STREAMS_MAX || m->engine >= ENGINE_KINDS ||
         m->direct > DIRECT_OFF || m->stripe_bytes < STRIPE_BYTES_MIN || m->stripe_bytes > STRIPE_BYTES_MAX ||
-        (m->stripe_bytes & (m->stripe_bytes - 1)) != 0)
+        (m->stripe_bytes & (m->stripe_bytes - 1)) != 0 || !memory_good(m))
         return -EPROTO;
     a->job = (struct agent_job){.id = m->job,
                                 .agent = m->agent,
@@ -64,7 +75,10 @@ static int take_job(struct agent *a, const struct msg_open *m)
                                 .direct = (enum direct_mode)m->direct,
                                 .encrypt = m->encrypt != 0,
                                 .rate_bits = m->rate_bits,
-                                .io_timeout_s = m->io_timeout_s};
+                                .io_timeout_s = m->io_timeout_s,
+                                .memory = (enum open_memory)m->memory,
+                                .memory_files = m->memory_files,
+                                .memory_bytes = m->memory_bytes};
     a->job.engine.depth = a->job.slots * SLOT_IO + ENGINE_DEPTH_SPARE;
     take_names(a, m);
     a->role = m->role == OPEN_SOURCE ? &role_source : &role_dest;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,10 +11,9 @@
 #include "storage/sys.h"
 
 #define LOCK_WAIT_MS 3000 // a job whose coordinator has just gone needs a moment to let go
-#define TMPFS_MAGIC  UINT64_C(0x01021994)
-
 static void dest_free(struct dest_agent *d)
 {
+    memory_tree_remove(&d->memory);
     for (uint32_t i = 0; d->names != NULL && i < d->source_count; i++)
         free(d->names[i]);
     free(d->names);
@@ -191,6 +191,24 @@ static void fill_opened(struct dest_agent *d, const struct msg_open *m, struct m
     }
 }
 
+// What DST is, and beneath which root: of a destination that forgets the data, a folder of its own.
+static int find_path(struct dest_agent *d, const struct msg_open *m, struct agent_config *cfg,
+                     struct blob *path, struct err *err)
+{
+    if (d->agent->job.memory == OPEN_STORAGE) {
+        struct wire_reader r;
+        wire_reader_init(&r, m->paths.bytes, m->paths.len);
+        path->bytes = wire_get_blob(&r, PATH_BYTES_MAX, &path->len);
+        return 0;
+    }
+    int rc = memory_tree_make(0, 0, &d->memory);
+    if (rc < 0)
+        err_set(err, ERR_START, -rc, "make a destination in memory", NULL, 0, "%s", "");
+    cfg->root = NULL; // it is not the user's
+    *path = blob_text(d->memory.path);
+    return rc;
+}
+
 static int dest_role_open(struct agent *a, const struct msg_open *m, struct message *opened, void **self,
                           struct err *err)
 {
@@ -208,18 +226,22 @@ static int dest_role_open(struct agent *a, const struct msg_open *m, struct mess
     if (rc < 0 || d->names == NULL)
         err_set(err, rc < 0 && rc != -ENOMEM ? ERR_PROTOCOL : ERR_START, rc < 0 ? -rc : ENOMEM, "open", NULL,
                 0, "%s", "");
-    struct wire_reader r;
-    wire_reader_init(&r, m->paths.bytes, m->paths.len);
+    struct agent_config cfg = *a->cfg;
     struct blob path = {0};
-    path.bytes = wire_get_blob(&r, PATH_BYTES_MAX, &path.len);
+    if (rc == 0)
+        rc = find_path(d, m, &cfg, &path, err);
     bool same_boot =
         m->boot.len > 0 && m->boot.len == strlen(boot) && memcmp(boot, m->boot.bytes, m->boot.len) == 0;
     if (rc == 0 && d->names != NULL)
-        rc = agent_open_dest(a->cfg, &path, sources, d->source_count, same_boot, d->names, &d->shown,
-                             &d->place, err);
+        rc = agent_open_dest(&cfg, &path, sources, d->source_count, same_boot, d->names, &d->shown, &d->place,
+                             err);
     else if (rc == 0)
         rc = -ENOMEM;
     free(sources);
+    if (rc >= 0 && a->job.memory != OPEN_STORAGE) { // its folder is nobody's to know
+        snprintf(d->shown, strlen(d->shown) + 1, "memory");
+        d->place[0] = '\0';
+    }
     if (rc >= 0)
         rc = open_storage(d, rc, err);
     if (rc < 0 && err->class == ERR_START && dest_is_fatal(rc))

@@ -71,6 +71,7 @@ struct dest_agent {
     struct agent *agent;
     struct dest dest;
     bool in_memory;
+    struct memory_tree memory; // of a destination that forgets the data
     struct worktab *works;
     // Locks, outermost first: journal_lock or files_lock (never both), plan_lock, that of the table of works.
     // Those of the mailbox and of the storage watch are taken within any and take none.

@@ -252,5 +252,6 @@ void dest_receive_init(struct dest_agent *d)
                                         .slot_end = slot_end,
                                         .damaged = damaged,
                                         .works = d->works,
-                                        .in_memory = d->in_memory};
+                                        .in_memory = d->in_memory,
+                                        .memory = d->agent->job.memory};
 }

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "storage/journal.h"
+#include "storage/memory.h"
+
 const struct place *job_place(const struct job *j, unsigned node)
 {
     return node == COORD_SOURCE ? &j->places[0] : &j->places[j->cfg.source_count];
@@ -22,8 +25,37 @@ static int too_long(const struct place *p, struct err *err)
     return -EINVAL;
 }
 
+// A data set that is made is the only source, and is listed at once; its files are never packed.
+static int check_memory(const struct job_config *cfg, struct err *err)
+{
+    const struct place *to = cfg->destination;
+    for (uint32_t i = 0; i < cfg->source_count; i++) {
+        const struct place *p = &cfg->sources[i];
+        const char *wrong = !p->memory                                 ? NULL
+                            : cfg->source_count > 1                    ? "is the only source, or none"
+                            : p->memory_files == 0                     ? "has no size"
+                            : p->memory_files > MEMORY_FILES_MAX       ? "has more than 100000 files"
+                            : p->memory_bytes <= PACKED_FILE_BYTES_MAX ? "has files of not more than 1 MiB"
+                            : p->memory_bytes > DIGESTED_BYTES_MAX     ? "has files of more than 1024 TiB"
+                                                                       : NULL;
+        if (wrong == NULL)
+            continue;
+        err_set(err, ERR_USAGE, 0, NULL, p->text, strlen(p->text), "%s", wrong);
+        return -EINVAL;
+    }
+    if (to->memory && to->memory_files > 0) {
+        err_set(err, ERR_USAGE, 0, NULL, to->text, strlen(to->text), "%s",
+                "has the size of what comes: only memory:");
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int job_check(const struct job_config *cfg, struct err *err)
 {
+    if (check_memory(cfg, err) < 0)
+        return -EINVAL;
+
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < cfg->source_count; i++) {
         if (strlen(cfg->sources[i].path) > PATH_BYTES_MAX)

@@ -259,6 +259,7 @@ static int coord_make(struct job *j)
     for (unsigned n = 0; n < COORD_NODES; n++) {
         cfg.names[n] = job_end_name(j, n);
         const struct place *p = job_place(j, n);
+        cfg.memory[n] = p->memory ? OPEN_MEMORY : OPEN_STORAGE;
         // ssh's host may be an alias of its configuration and carries the user: the part behind the @ is
         // worth a try.
         const char *at = strrchr(p->host, '@');
@@ -267,6 +268,11 @@ static int coord_make(struct job *j)
             cfg.dial_port[n] = p->port != 0 ? p->port : PENSTOCK_PORT;
         cfg.dials_inside[n] = job_inside(j, n) != NULL;
     }
+    const struct place *source = job_place(j, COORD_SOURCE);
+    cfg.memory_files = source->memory_files;
+    cfg.memory_bytes = source->memory_bytes;
+    if (source->memory && job_place(j, COORD_DEST)->memory)
+        cfg.memory[COORD_DEST] = OPEN_STAMPED;
     cfg.may_dial[COORD_SOURCE] = j->cfg.dial != JOB_DIAL_DST;
     cfg.may_dial[COORD_DEST] = j->cfg.dial != JOB_DIAL_SRC;
     int rc = sys_random(cfg.secret.bytes, sizeof cfg.secret.bytes);

@@ -12,9 +12,12 @@ struct place {
     enum place_kind kind;
     char host[ADDRESS_BYTES_MAX]; // ssh: with USER@ as given; v6 without brackets; "" when local
     uint16_t port;                // agent; 0 else
-    char *path; // as the user wrote it; agent: without the leading slash (beneath the agent's root); ""
-                // becomes "."
-    char *text; // the whole argument, for people
+    char *path;  // as the user wrote it; agent: without the leading slash (beneath the agent's root); ""
+                 // becomes "."
+    char *text;  // the whole argument, for people
+    bool memory; // a data set that is nowhere (storage/memory.h); of a source:
+    uint32_t memory_files; // so many files
+    uint64_t memory_bytes; // of so many bytes
 };
 
 // Owns its strings. -EINVAL with *err (ERR_USAGE): empty, host starting with '-', port out of range, unknown

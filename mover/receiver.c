@@ -108,6 +108,7 @@ static int small_call(void *arg)
 static void write_stripe(struct receiver *r, struct slot *slot)
 {
     slot->at_once = r->cfg.dest->in_memory;
+    slot->nowhere = r->cfg.dest->memory;
     bool packed = slot->stripe.packed;
     // A large stripe whose file went bad at the source (then all of it has) carries nothing: `written` only
     // takes its status.

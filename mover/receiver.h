@@ -35,6 +35,7 @@ struct receiver_dest {
     void (*damaged)(void *arg, struct slot *slot);
     struct worktab *works;
     bool in_memory; // the destination lies on tmpfs
+    enum open_memory memory;
 };
 
 struct receiver_config {

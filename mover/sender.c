@@ -148,6 +148,7 @@ static void begin(struct sender *s, struct slot *slot)
     memset(slot->status, 0, slot->stripe.extent_count * sizeof *slot->status);
     slot->segment = slot->work->number;
     slot->at_once = s->cfg.source->in_memory;
+    slot->nowhere = s->cfg.source->memory;
     slot->io_done = on_read;
     if (slot->stripe.packed)
         sender_files_packed(&s->files, slot, on_packed);

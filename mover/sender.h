@@ -24,6 +24,7 @@ struct sender_source {
     const struct walk_source *roots;
     enum direct_mode direct;
     bool in_memory; // the source lies on tmpfs
+    enum open_memory memory;
 };
 
 struct sender_config {

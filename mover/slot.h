@@ -15,6 +15,7 @@
 #include "mover/work.h"
 #include "proto/frame.h"
 #include "proto/layout.h"
+#include "proto/message.h"
 
 enum { SLOT_IO = 4, SLOT_IO_BYTES = MIB }; // file operations of a slot in flight; bytes of each
 
@@ -23,6 +24,7 @@ struct slot {
     void *owner;       // sender or receiver
     struct slot *next; // in the owner's lists
     uint8_t *memory, *head, *body;
+    uint32_t body_bytes; // room of the body
     uint64_t segment, number;
     bool again;        // source: it was sent before
     struct work *work; // held
@@ -47,7 +49,10 @@ struct slot {
     int64_t io_error; // the first
     bool io_short;    // a read ended early
     bool at_once;     // the file is in memory
-    bool touched;     // source: the ctime moved; `seen` is how the file looked then
+    enum open_memory
+        nowhere;  // not OPEN_STORAGE: there is no file, the bytes are made or looked at and forgotten
+    bool noisy;   // the memory holds noise to be stamped
+    bool touched; // source: the ctime moved; `seen` is how the file looked then
     struct stat seen;
     struct storage_watch *watch; // who looks how long storage takes, or NULL
     struct storage_wait wait;

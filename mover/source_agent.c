@@ -2,12 +2,11 @@
 #include "mover/source_agent.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "storage/sys.h"
-
-#define TMPFS_MAGIC UINT64_C(0x01021994)
 
 static void source_free(struct source_agent *s)
 {
@@ -17,6 +16,7 @@ static void source_free(struct source_agent *s)
         free(s->roots[i].from);
         free(s->roots[i].to);
     }
+    memory_tree_remove(&s->memory);
     retry_entries_free(s->retries);
     free(s->roots);
     free(s->senders);
@@ -70,7 +70,8 @@ static struct source_agent *source_new(struct agent *a)
 }
 
 // Opens every SRC and describes it for the destination. -EPROTO: no path, too many.
-static int open_roots(struct source_agent *s, const struct blob *paths, size_t *described, struct err *err)
+static int open_roots(struct source_agent *s, const struct agent_config *cfg, const struct blob *paths,
+                      size_t *described, struct err *err)
 {
     struct wire_reader r;
     struct wire_writer w;
@@ -82,7 +83,7 @@ static int open_roots(struct source_agent *s, const struct blob *paths, size_t *
         struct source_found found;
         if (path.bytes == NULL)
             return -EPROTO;
-        int rc = agent_open_source(s->agent->cfg, &path, &s->roots[s->root_count], &found, err);
+        int rc = agent_open_source(cfg, &path, &s->roots[s->root_count], &found, err);
         if (rc < 0)
             return rc;
         s->root_count++;
@@ -97,6 +98,27 @@ static int open_roots(struct source_agent *s, const struct blob *paths, size_t *
         return -EPROTO;
     *described = (size_t)len;
     return 0;
+}
+
+// A data set that is made here: what its folder contains.
+static int open_memory(struct source_agent *s, size_t *described, struct err *err)
+{
+    const struct agent_job *job = &s->agent->job;
+    int rc = memory_tree_make(job->memory_files, job->memory_bytes, &s->memory);
+    if (rc < 0) {
+        err_set(err, ERR_START, -rc, "make a data set in memory", NULL, 0, "%s", "");
+        return rc;
+    }
+    char contents[MEMORY_PATH_BYTES + 1];
+    uint8_t list[sizeof contents + sizeof(uint32_t)];
+    snprintf(contents, sizeof contents, "%s/", s->memory.path);
+    struct wire_writer w;
+    wire_writer_init(&w, list, sizeof list);
+    wire_put_blob(&w, contents, strlen(contents));
+    struct blob paths = blob_of(list, (size_t)wire_written(&w));
+    struct agent_config cfg = *s->agent->cfg;
+    cfg.root = NULL; // it is not the user's
+    return open_roots(s, &cfg, &paths, described, err);
 }
 
 // Whether all sources lie in memory: then reading waits for nothing.
@@ -121,7 +143,9 @@ static int source_role_open(struct agent *a, const struct msg_open *m, struct me
 {
     struct source_agent *s = source_new(a);
     size_t described = 0;
-    int rc = s != NULL ? open_roots(s, &m->paths, &described, err) : -ENOMEM;
+    int rc = s == NULL                       ? -ENOMEM
+             : a->job.memory != OPEN_STORAGE ? open_memory(s, &described, err)
+                                             : open_roots(s, a->cfg, &m->paths, &described, err);
     if (rc == 0)
         rc = look_at_roots(s);
     if (rc < 0) {
@@ -138,7 +162,8 @@ static int source_role_open(struct agent *a, const struct msg_open *m, struct me
                                      .works = s->works,
                                      .roots = s->roots,
                                      .direct = s->in_memory ? DIRECT_OFF : a->job.direct,
-                                     .in_memory = s->in_memory};
+                                     .in_memory = s->in_memory,
+                                     .memory = a->job.memory};
     *opened = (struct message){.type = MESSAGE_SOURCE_OPENED,
                                .source_opened = {.sources = blob_of(s->opened_buf, described)}};
     *self = s;

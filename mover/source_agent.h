@@ -36,6 +36,7 @@ struct source_agent {
     struct walk_source *roots;
     uint32_t root_count;
     bool in_memory;
+    struct memory_tree memory; // of a data set that is made here
     struct worktab *works;
     struct sender_source send;
     struct sender **senders; // one a stream

@@ -26,6 +26,14 @@ enum { MESSAGE_HEAD_BYTES = 6, PEER_SEGMENT = 0x100, PEER_NEED = 0x101, PEER_RET
 
 enum open_role { OPEN_SOURCE = 0, OPEN_DEST = 1, OPEN_VERIFY = 2 };
 
+// Where the bytes are at this end.
+enum open_memory {
+    OPEN_STORAGE = 0, // in files
+    OPEN_MEMORY = 1,  // nowhere: a source makes them, a destination forgets them (storage/memory.h)
+    OPEN_STAMPED =
+        2, // of a destination: and they come from such a source, so that their stamps are looked at
+};
+
 // What a LINK asks of an agent for the connections of a session.
 enum link_way {
     LINK_EXPECT = 0,

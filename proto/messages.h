@@ -27,6 +27,8 @@
 // [C] take a role (enum open_role) in a job. paths: list of blobs: the SRCs as the user wrote them, or the
 // one DST. For a destination also: boot and sources as SOURCE_OPENED gave them. OPEN_VERIFY: paths has the
 // one directory that holds the entries of a receipt; of the rest only job, host and user mean anything.
+// memory: enum open_memory; memory_files and memory_bytes: of a source that is made, so many files of so many
+// bytes each.
 #define MSG_OPEN(F, B)   \
     F(u8, role)          \
     F(id, job)           \
@@ -39,6 +41,9 @@
     F(u8, encrypt)       \
     F(u64, rate_bits)    \
     F(u32, io_timeout_s) \
+    F(u8, memory)        \
+    F(u32, memory_files) \
+    F(u64, memory_bytes) \
     B(host, ADDRESS_BYTES_MAX) B(user, 64) B(paths, SRC_BYTES_MAX) B(boot, 63) B(sources, NAMES_BYTES_MAX)
 // [S] sources: list of {u8 type as enum entry_type, u8 contents (trailing slash), u64 dev, u64 inode, blob
 // base name}.

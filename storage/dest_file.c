@@ -8,7 +8,6 @@
 #include "proto/wire.h"
 
 enum {
-    TMPFS_FS_MAGIC = 0x01021994,
     VERSION_BYTES = 40, // of a source file in its temporary name
     SET_ID_BITS = S_ISUID | S_ISGID,
 };
@@ -190,7 +189,7 @@ static int preallocate(int fd, const struct entry *e)
     uint64_t magic = 0, free_bytes;
     if (err == 0)
         err = sys_fs_magic(fd, &magic, &free_bytes);
-    if (err < 0 || magic == TMPFS_FS_MAGIC)
+    if (err < 0 || magic == TMPFS_MAGIC)
         return err;
     if (!e->sparse)
         return allocate(fd, 0, e->size);

@@ -52,6 +52,7 @@ MUST_CHECK int sys_utimensat(int dir_fd, const char *name,
                              const struct timespec times[2]);   // never follows a link
 MUST_CHECK ssize_t sys_getdents(int fd, void *buf, size_t len); // struct linux_dirent64, see getdents64(2)
 MUST_CHECK int sys_flock(int fd, int operation);
+#define TMPFS_MAGIC UINT64_C(0x01021994) // of linux/magic.h
 MUST_CHECK int sys_fs_magic(int fd, uint64_t *magic,
                             uint64_t *free_bytes); // statfs f_type, f_bavail in bytes
 // Alignment that direct I/O on this file asks for, in bytes (statx STATX_DIOALIGN): 0 = none possible,

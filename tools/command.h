@@ -5,6 +5,7 @@
 #define PENSTOCK_TOOLS_COMMAND_H
 
 int cmd_copy(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

@@ -17,6 +17,7 @@ struct command {
 
 static const struct command commands[] = {
     {"copy", "copy files and trees, locally, over ssh or between running agents", cmd_copy},
+    {"bench", "measure: a copy whose bytes are made or forgotten", cmd_bench},
     {"serve", "run an agent that copies reach at penstock://HOST/PATH", cmd_serve},
     {"key", "make a key file, which both sides of a copy between agents need", cmd_key},
     {"verify", "read a finished copy again and compare it with its receipt", cmd_verify},

@@ -26,9 +26,12 @@ struct coord_config {
     uint32_t streams, stripe_bytes;
     uint8_t engine, direct, encrypt; // as enum engine_kind, enum direct_mode; bool
     uint64_t rate_bits;
-    uint32_t io_timeout_s;    // how long storage may take for one answer; 0: an hour
-    const char *host, *user;  // of the coordinator, for the lock
-    const char *software;     // "penstock 0.1.0"
+    uint32_t io_timeout_s;       // how long storage may take for one answer; 0: an hour
+    const char *host, *user;     // of the coordinator, for the lock
+    const char *software;        // "penstock 0.1.0"
+    uint8_t memory[COORD_NODES]; // as enum open_memory
+    uint32_t memory_files;       // of a source that is made: so many files of so many bytes
+    uint64_t memory_bytes;
     struct blob source_paths; // list of blobs
     struct blob dest_path;
     const char *names[COORD_NODES]; // what each end is called in words to people

@@ -22,6 +22,9 @@ static void send_open(struct coord *c, unsigned node)
                                  .encrypt = cfg->encrypt,
                                  .rate_bits = cfg->rate_bits,
                                  .io_timeout_s = cfg->io_timeout_s,
+                                 .memory = cfg->memory[node],
+                                 .memory_files = dest ? 0 : cfg->memory_files,
+                                 .memory_bytes = dest ? 0 : cfg->memory_bytes,
                                  .host = blob_text(cfg->host),
                                  .user = blob_text(cfg->user),
                                  .paths = dest ? cfg->dest_path : cfg->source_paths}};

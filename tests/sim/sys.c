@@ -14,7 +14,7 @@
 #include "tests/sim/watch.h"
 #include "tests/sim/world.h"
 
-enum { WALL_S = 1700000000, TMPFS_MAGIC = 0x01021994, EXT4_MAGIC = 0xef53, ROOT_UID = 0, USER_UID = 1000 };
+enum { WALL_S = 1700000000, EXT4_MAGIC = 0xef53, ROOT_UID = 0, USER_UID = 1000 };
 
 int sys_begin(const char *what)
 {

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "mover/job.h"
+#include "storage/journal.h"
+#include "storage/memory.h"
 
 // `count` sources and a destination, each path `len` bytes long, the last source `more` bytes longer.
 static struct place *places(uint32_t count, size_t len, size_t more)
@@ -71,6 +73,47 @@ static void test_sources(void)
     free(p);
 }
 
+static int check_memory(struct place source, struct place destination, uint32_t count, struct err *err)
+{
+    char word[] = "a";
+    source.path = source.text = destination.path = destination.text = word;
+    struct place sources[] = {source, {.path = word, .text = word}};
+    struct job_config cfg = {.sources = sources, .source_count = count, .destination = &destination};
+    *err = (struct err){.class = ERR_NONE};
+    return job_check(&cfg, err);
+}
+
+static void test_memory(void)
+{
+    static const struct {
+        uint32_t count, files, sink_files;
+        uint64_t bytes;
+        const char *words; // NULL: good
+    } table[] = {
+        {1, 1, 0, PACKED_FILE_BYTES_MAX + 1, NULL},
+        {1, MEMORY_FILES_MAX, 0, DIGESTED_BYTES_MAX, NULL},
+        {2, 1, 0, 1024 * MIB, "the only source"},
+        {1, 0, 0, 1024 * MIB, "no size"},
+        {1, MEMORY_FILES_MAX + 1, 0, 1024 * MIB, "more than 100000 files"},
+        {1, 1, 0, PACKED_FILE_BYTES_MAX, "not more than 1 MiB"},
+        {1, 1, 0, DIGESTED_BYTES_MAX + 1, "more than 1024 TiB"},
+        {1, 1, 1, 1024 * MIB, "the size of what comes"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct place source = {
+            .memory = true, .memory_files = table[i].files, .memory_bytes = table[i].bytes};
+        struct place sink = {.memory = true, .memory_files = table[i].sink_files};
+        struct err err;
+        CU_ASSERT_EQUAL(check_memory(source, sink, table[i].count, &err),
+                        table[i].words != NULL ? -EINVAL : 0);
+        CU_ASSERT_EQUAL(err.class, table[i].words != NULL ? ERR_USAGE : ERR_NONE);
+        if (table[i].words != NULL)
+            CU_ASSERT_PTR_NOT_NULL(strstr(err.text, table[i].words));
+    }
+    struct err err; // one end of the two
+    CU_ASSERT_EQUAL(check_memory((struct place){0}, (struct place){.memory = true}, 2, &err), 0);
+}
+
 static void test_rsh(void)
 {
     static const struct {
@@ -103,5 +146,6 @@ void suite_job(void)
 {
     CU_pSuite s = CU_add_suite("job", NULL, NULL);
     CU_add_test(s, "sources", test_sources);
+    CU_add_test(s, "memory", test_memory);
     CU_add_test(s, "rsh", test_rsh);
 }

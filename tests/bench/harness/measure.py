@@ -64,7 +64,10 @@ def copy(meter, column, job):
 def memory(meter, column, job):
     run = timed(meter, column, job)
     told = json.loads(run.output)
-    return costs(run, told["end"]["sum_received"]["bytes"] if "end" in told else told["bytes"])
+    size = told["end"]["sum_received"]["bytes"] if "end" in told else told["bytes"]
+    if isinstance(size, dict):
+        size = size["moved"]
+    return costs(run, size)
 
 
 def tiny(meter, column, job):

@@ -72,7 +72,8 @@ def yardstick_columns(tools, sealed):
 
 def memory_columns(tools, streams):
     count = ("--streams", str(streams))
-    return [PenstockMemory("penstock-clear", tools.penstock), Limit("limit", tools.limit, *tools.limit_options, *count),
+    return [PenstockMemory("penstock-clear", tools.penstock, *CLEAR), PenstockMemory("penstock", tools.penstock),
+            Limit("limit", tools.limit, *tools.limit_options, *count),
             Limit("limit-sealed", tools.limit, *tools.limit_options, *count, "--sealed"), Iperf()]
 
 

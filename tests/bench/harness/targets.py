@@ -38,6 +38,7 @@ TARGETS = [
     # From memory to memory, with digests.
     Target("memory.s*/penstock-clear/speed", "{}/limit/speed", ">=", 0.9),
     Target("memory.s*/penstock-clear/speed", "{}/iperf3/speed", None, None),
+    Target("memory.s*/penstock/speed", "{}/limit-sealed/speed", None, None),
     # The number of streams, and the choice of the engine.
     Target("streams-*/penstock-clear-s*/speed", "{}/penstock-clear-s*/speed", ">=", 0.88),
     Target("engines-*/penstock-clear/speed", "{}/penstock-clear-*/speed", ">=", 0.88),
