@@ -8,7 +8,8 @@ source "$(dirname "$0")/../lib/job.sh"
 MIB=$((1 << 20))
 RATE=800M # 100 MB/s: a job takes long enough to be met half way
 FIRST='.event == "snapshot" and .bytes.moved > 0'
-HALF='.event == "snapshot" and .walked and .bytes.moved * 2 >= .bytes.needed'
+# Of more than a third of all, so that it is not half of the first segment that was compared.
+HALF='.event == "snapshot" and .walked and .bytes.needed * 3 > .bytes.total and .bytes.moved * 2 >= .bytes.needed'
 
 # The data set of all cases: large files, one of them sparse, and packed ones.
 source_tree() {
