@@ -3,13 +3,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 
 #include "proto/digest.h"
 #include "proto/limits.h"
+#include "storage/dir_reader.h"
 #include "storage/path.h"
 #include "storage/sys.h"
 
 #define SHARED "/dev/shm"
+#define PREFIX "penstock-memory-"
 
 struct stamp {
     uint64_t offset, file;
@@ -27,18 +30,6 @@ static int make_file(int dir_fd, uint32_t number, uint64_t bytes)
     return rc < 0 ? rc : closed;
 }
 
-static int make_files(const char *path, uint32_t files, uint64_t file_bytes)
-{
-    int fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-    if (fd < 0)
-        return fd;
-    int rc = 0;
-    for (uint32_t i = 0; i < files && rc == 0; i++)
-        rc = make_file(fd, i, file_bytes);
-    (void)sys_close(fd); // a directory: a close tells nothing
-    return rc;
-}
-
 static int is_memory(int fd)
 {
     uint64_t magic, free_bytes;
@@ -46,24 +37,83 @@ static int is_memory(int fd)
     return rc < 0 ? rc : magic == TMPFS_MAGIC ? 0 : -ENOTSUP;
 }
 
+// The folder, locked: its descriptor. -EWOULDBLOCK: its job is alive; -ENOENT: it is gone.
+static int open_locked(int shared_fd, const char *name)
+{
+    int fd = sys_openat(shared_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+    if (fd < 0)
+        return fd;
+    struct stat st;
+    int rc = sys_flock(fd, LOCK_EX | LOCK_NB);
+    if (rc == 0)
+        rc = sys_fstat(fd, &st);
+    if (rc == 0 && (st.st_nlink == 0 || st.st_uid != sys_euid()))
+        rc = -ENOENT;
+    if (rc == 0)
+        return fd;
+    (void)sys_close(fd); // a directory: a close tells nothing
+    return rc;
+}
+
+static void remove_folder(int shared_fd, const char *name)
+{
+    int rc = path_remove_tree(shared_fd, name);
+    (void)rc; // see the header
+}
+
+// What agents that were killed have left.
+static void sweep(int shared_fd)
+{
+    struct dir_reader r;
+    const char *name;
+    size_t len;
+    int fd = sys_openat(shared_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0 || dir_reader_init(&r, fd, DIR_READER_BYTES_MIN, 0) < 0)
+        return;
+    while (dir_reader_next(&r, &name, &len) > 0) {
+        if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || (fd = open_locked(shared_fd, name)) < 0)
+            continue;
+        remove_folder(shared_fd, name);
+        (void)sys_close(fd); // a directory: a close tells nothing
+    }
+    dir_reader_fini(&r);
+}
+
+// A new folder. Between its birth and its lock another agent may sweep it away: then one more.
+static int make_folder(int shared_fd, struct memory_tree *t)
+{
+    enum { TRIES = 8 };
+    int fd = -ENOENT;
+    for (int i = 0; i < TRIES && (fd == -ENOENT || fd == -EWOULDBLOCK); i++) {
+        uint64_t number;
+        int rc = sys_random(&number, sizeof number);
+        snprintf(t->path, sizeof t->path, SHARED "/" PREFIX "%016llx", (unsigned long long)number);
+        if (rc == 0)
+            rc = sys_mkdirat(shared_fd, t->path + sizeof SHARED, 0700);
+        fd = rc < 0 ? rc : open_locked(shared_fd, t->path + sizeof SHARED);
+    }
+    return fd;
+}
+
 int memory_tree_make(uint32_t files, uint64_t file_bytes, struct memory_tree *out)
 {
     *out = (struct memory_tree){.path = ""};
-    uint64_t number;
-    int rc = sys_random(&number, sizeof number);
-    int shared = rc == 0 ? sys_openat(AT_FDCWD, SHARED, O_RDONLY | O_DIRECTORY, 0) : rc;
-    if (shared < 0)
-        return shared;
-    char name[32];
-    snprintf(name, sizeof name, "penstock-memory-%012llx", (unsigned long long)number & 0xffffffffffff);
-    rc = is_memory(shared);
-    if (rc == 0)
-        rc = sys_mkdirat(shared, name, 0700);
-    (void)sys_close(shared);
-    if (rc < 0)
+    int shared_fd = sys_openat(AT_FDCWD, SHARED, O_RDONLY | O_DIRECTORY, 0);
+    if (shared_fd < 0)
+        return shared_fd;
+    int rc = is_memory(shared_fd);
+    if (rc == 0) {
+        sweep(shared_fd);
+        rc = out->lock_fd = make_folder(shared_fd, out);
+    }
+    (void)sys_close(shared_fd); // a directory: a close tells nothing
+    if (rc < 0) {
+        out->path[0] = '\0';
         return rc;
-    snprintf(out->path, sizeof out->path, SHARED "/%s", name);
-    rc = make_files(out->path, files, file_bytes);
+    }
+    rc = 0;
+    for (uint32_t i = 0; i < files && rc == 0; i++)
+        rc = make_file(out->lock_fd, i, file_bytes);
     if (rc < 0)
         memory_tree_remove(out);
     return rc;
@@ -73,11 +123,12 @@ void memory_tree_remove(struct memory_tree *t)
 {
     if (t->path[0] == '\0')
         return;
-    int shared = sys_openat(AT_FDCWD, SHARED, O_RDONLY | O_DIRECTORY, 0);
-    int rc = shared < 0 ? shared : path_remove_tree(shared, t->path + sizeof SHARED);
-    if (shared >= 0)
-        rc = sys_close(shared);
-    (void)rc; // see the header
+    int shared_fd = sys_openat(AT_FDCWD, SHARED, O_RDONLY | O_DIRECTORY, 0);
+    if (shared_fd >= 0) {
+        remove_folder(shared_fd, t->path + sizeof SHARED);
+        (void)sys_close(shared_fd); // a directory: a close tells nothing
+    }
+    (void)sys_close(t->lock_fd);
     t->path[0] = '\0';
 }
 

@@ -14,10 +14,12 @@ enum { MEMORY_FILES_MAX = 100000, MEMORY_PATH_BYTES = 64 };
 
 struct memory_tree {
     char path[MEMORY_PATH_BYTES]; // "": there is none
+    int lock_fd;                  // the folder, locked while its job lives
 };
 
-// Makes the folder and in it `files` hollow files of `file_bytes` each (0 files: an empty folder, for a
-// sink). -ENOTSUP: /dev/shm is no tmpfs; else the error of a system call.
+// Makes the folder (locked with flock; those of this user that nobody holds are removed first) and in it
+// `files` hollow files of `file_bytes` each (0 files: an empty folder, for a sink). -ENOTSUP: /dev/shm is no
+// tmpfs; else the error of a system call.
 MUST_CHECK int memory_tree_make(uint32_t files, uint64_t file_bytes, struct memory_tree *out);
 // As far as it goes: what stays takes no room.
 void memory_tree_remove(struct memory_tree *t);

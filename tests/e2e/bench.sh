@@ -96,6 +96,23 @@ interrupted() {
     nothing_left
 }
 
+# What agents that were killed leave goes with the next job; what lives stays.
+killed() {
+    fresh
+    start_process job "$PENSTOCK" bench --json-events --rate 200M memory:2G memory:
+    start_process other "$PENSTOCK" bench --json-events --rate 200M memory:2G memory:
+    wait_event job '.event == "snapshot" and .bytes.moved > 0' >/dev/null
+    wait_event other '.event == "snapshot" and .bytes.moved > 0' >/dev/null
+    pkill -KILL -P "${PID[job]}"
+    end_copy job 6
+    is 4 "$(left | wc -l)" 'folders of two jobs'
+    bench 0 memory:2M memory:
+    is 2 "$(left | wc -l)" 'folders of the job that lives'
+    kill -INT "${PID[other]}"
+    end_copy other 5
+    nothing_left
+}
+
 wrong() {
     local row
     fresh
@@ -124,6 +141,6 @@ not_copied() {
     is 3 "$run_wrong" 'exit status of a copy from a host named memory'
 }
 
-for ROW in memory_to_memory memory_to_disk disk_to_memory agents interrupted wrong not_copied; do
+for ROW in memory_to_memory memory_to_disk disk_to_memory agents interrupted killed wrong not_copied; do
     case_run "$ROW" "$ROW"
 done
