@@ -26,6 +26,11 @@ way() {
     local options=$ROW port
     port=$(free_port)
     options=${options/PORT-PORT2/$port-$((port + 1))}
+    if [[ $options == '--engine uring' && -z $URING ]]; then # forced all the same, it is no copy
+        copy 3 --engine uring "$WORK/source/" here
+        says 'start the engine: io_uring:'
+        return
+    fi
     # shellcheck disable=SC2086 # words
     copy 0 $options "$WORK/source/" here
     same_copy "$WORK/source" here
@@ -196,6 +201,8 @@ cp -a "$WORK/large" "$WORK/root/source_of_large"
 "$PENSTOCK" key "$WORK/key" >&2
 start_agent agent --root "$WORK/root" --key "$WORK/key" >&2
 AGENT=penstock://127.0.0.1:${PORT[agent]}
+# Whether there is io_uring here, as no engine was asked for.
+URING=$("$PENSTOCK" bench -q --json - memory:2M memory: | jq -r '.engine.source | select(startswith("uring"))')
 for ROW in "${WAYS[@]}"; do case_run "with_${ROW//[^a-zA-Z0-9-]/_}" way; done
 case_run one_port one_port
 case_run bound bound
