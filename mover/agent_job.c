@@ -106,7 +106,7 @@ static int listen_self(struct agent *a, struct err *err)
         a->port = cfg->port;
         return 0;
     }
-    const char *host = cfg->bind_to != NULL ? cfg->bind_to : cfg->loopback_only ? "localhost" : "";
+    const char *host = cfg->bind_to != NULL ? cfg->bind_to : cfg->loopback_only ? NULL : "";
     int rc = net_listen(host, cfg->port, cfg->port_hi, cfg->family, a->listen_fds, &a->port, err);
     if (rc < 0)
         return rc;

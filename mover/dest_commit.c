@@ -245,6 +245,8 @@ static int publish_large(struct group *g)
 // A small file that cannot get its name fails alone.
 static int publish_small(struct group *g, struct written *w)
 {
+    if (g->d->agent->job.memory != OPEN_STORAGE) // nothing was made
+        return 0;
     for (uint32_t i = 0; i < w->count; i++) {
         const struct entry *e = entry_at(w->work, w->parts[i].entry);
         mark(g->d, "publish", e);

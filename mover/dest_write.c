@@ -120,6 +120,8 @@ static int prepare(void *arg, struct slot *slot)
 // A file that could not be made fails alone; its status keeps it out of the group.
 static int write_small(struct dest_agent *d, struct slot *slot)
 {
+    if (slot->nowhere != OPEN_STORAGE) // not even the name: they may be many
+        return 0;
     if (slot->file == NULL)
         slot->file = path_cache_new(d->dest.fd);
     if (slot->file == NULL) {

@@ -235,9 +235,9 @@ static bool is_repeated(const struct addrinfo *list, const struct addrinfo *ai)
     return false;
 }
 
-// Listens on all addresses of the list at one port. `wildcard`: a family that this host does not have is left
+// Listens on all addresses of the list at one port. `unnamed`: a family that this host does not have is left
 // out.
-static int listen_all(const struct addrinfo *list, bool wildcard, uint16_t port, int fds[NET_LISTEN_MAX],
+static int listen_all(const struct addrinfo *list, bool unnamed, uint16_t port, int fds[NET_LISTEN_MAX],
                       uint16_t *bound, struct err *err)
 {
     int count = 0, rc = 0;
@@ -250,7 +250,7 @@ static int listen_all(const struct addrinfo *list, bool wildcard, uint16_t port,
         else
             err_set(err, ERR_START, E2BIG, "listen on", NULL, 0, "the name has more than %d addresses",
                     NET_LISTEN_MAX);
-        if (wildcard && (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL))
+        if (unnamed && (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL))
             continue;
         if (fd >= 0)
             fds[count++] = fd;
@@ -270,14 +270,14 @@ int net_listen(const char *host, uint16_t port, uint16_t port_hi, enum net_famil
                int fds[NET_LISTEN_MAX], uint16_t *bound, struct err *err)
 {
     struct addrinfo *list;
-    bool wildcard = host[0] == '\0';
+    bool unnamed = host == NULL || host[0] == '\0';
     int made[NET_LISTEN_MAX];
-    int rc = net_resolve(wildcard ? NULL : host, family, AI_PASSIVE, &list, err);
+    int rc = net_resolve(unnamed ? NULL : host, family, host != NULL ? AI_PASSIVE : 0, &list, err);
     if (rc < 0)
         return rc;
     uint32_t last = port == 0 ? PORT_TRIES - 1 : port_hi > port ? port_hi : port;
     for (uint32_t p = port; p <= last; p++) {
-        rc = listen_all(list, wildcard, port == 0 ? 0 : (uint16_t)p, made, bound, err);
+        rc = listen_all(list, unnamed, port == 0 ? 0 : (uint16_t)p, made, bound, err);
         if (rc != -EADDRINUSE)
             break;
     }

@@ -13,10 +13,10 @@ enum net_family { NET_ANY, NET_V4, NET_V6 };
 MUST_CHECK int net_parse(const char *text, uint16_t default_port, char *host, size_t host_len,
                          uint16_t *port);
 
-// Listens on every address that the host name resolves to ("" = all, IPv6 and IPv4 apart), SO_REUSEADDR,
-// non-blocking, close-on-exec. port 0: the kernel chooses, the same one for all of them; port_hi >= port: the
-// first free one of the range. Returns how many sockets are in fds, and *bound. err on failure names the
-// address (ERR_START).
+// Listens on every address that the host name resolves to ("" = all, IPv6 and IPv4 apart; NULL = loopback,
+// which needs no name), SO_REUSEADDR, non-blocking, close-on-exec. port 0: the kernel chooses, the same one
+// for all of them; port_hi >= port: the first free one of the range. Returns how many sockets are in fds, and
+// *bound. err on failure names the address (ERR_START).
 MUST_CHECK int net_listen(const char *host, uint16_t port, uint16_t port_hi, enum net_family family,
                           int fds[NET_LISTEN_MAX], uint16_t *bound, struct err *err);
 

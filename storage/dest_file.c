@@ -203,29 +203,33 @@ int dest_file_reserve(const struct dest_file *f, const struct entry *e)
     return preallocate(f->fd, e);
 }
 
-// Whether what was opened for adoption is the file that we left: ours alone (or given to its owner already),
-// and not shorter than it was made.
-static int examine_left(const struct dest *d, int fd, const struct entry *e)
+// Whether what was opened for adoption is the file that we left: ours alone (or given to its owner already,
+// whom `e` may not tell), and not shorter than it was made.
+static int examine_left(const struct dest *d, int fd, const struct entry *e, bool owner_known)
 {
     struct stat st;
     int err = sys_fstat(fd, &st);
     if (err < 0)
         return err;
-    bool ours = st.st_uid == sys_euid() || (d->can_chown && st.st_uid == e->uid);
+    bool ours = st.st_uid == sys_euid() || (d->can_chown && (!owner_known || st.st_uid == e->uid));
     bool whole = S_ISREG(st.st_mode) && st.st_nlink == 1 && (uint64_t)st.st_size >= e->size;
     return ours && whole ? 0 : -ENOENT;
 }
 
-int dest_temp_open(const struct dest *d, const struct entry *e, bool adopt, bool direct,
-                   struct dest_file *out)
+// Made anew, adopted, or left by a job of which only the journal is known, which tells no owner.
+enum temp_way { TEMP_MADE, TEMP_ADOPTED, TEMP_LEFT };
+
+static int temp_open(const struct dest *d, const struct entry *e, enum temp_way way, bool direct,
+                     struct dest_file *out)
 {
+    bool adopt = way != TEMP_MADE;
     struct dest_file f = {.fd = -1};
     int err = find_place(d, e, &f);
     if (err < 0)
         return err;
     err = open_file(&f, adopt, direct);
     if (err == 0)
-        err = adopt ? examine_left(d, f.fd, e) : preallocate(f.fd, e);
+        err = adopt ? examine_left(d, f.fd, e, way == TEMP_ADOPTED) : preallocate(f.fd, e);
     if (err == 0) {
         *out = f;
         return 0;
@@ -236,6 +240,17 @@ int dest_temp_open(const struct dest *d, const struct entry *e, bool adopt, bool
         sys_close(f.fd);
     leave_place(&f);
     return err;
+}
+
+int dest_temp_open(const struct dest *d, const struct entry *e, bool adopt, bool direct,
+                   struct dest_file *out)
+{
+    return temp_open(d, e, adopt ? TEMP_ADOPTED : TEMP_MADE, direct, out);
+}
+
+int dest_temp_reopen(const struct dest *d, const struct entry *e, struct dest_file *out)
+{
+    return temp_open(d, e, TEMP_LEFT, false, out);
 }
 
 void dest_file_close(struct dest_file *f)

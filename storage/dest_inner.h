@@ -57,6 +57,8 @@ MUST_CHECK int dest_beside_note(const struct dest *d, const struct entry *e);
 // Creates the file, O_EXCL, after removing a leftover of the same name. `flags`: O_WRONLY or O_RDWR,
 // O_DIRECT.
 MUST_CHECK int dest_create(int dir_fd, const char *name, int flags, mode_t mode);
+// As dest_temp_open that adopts, without O_DIRECT, of a file whose owner nobody tells: the journal has none.
+MUST_CHECK int dest_temp_reopen(const struct dest *d, const struct entry *e, struct dest_file *out);
 // Removes a temporary name as far as it goes: one that stays is removed by who creates it next, or with
 // .penstock/.
 void dest_unlink_temp(int dir_fd, const char *name);

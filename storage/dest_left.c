@@ -54,7 +54,7 @@ int dest_temp_trim(const struct dest *d, const struct entry *e, const struct ran
                    uint64_t *kept_bytes)
 {
     struct dest_file f;
-    int err = dest_temp_open(d, e, true, false, &f);
+    int err = dest_temp_reopen(d, e, &f);
     if (err < 0)
         return err;
     struct stat st;

@@ -246,11 +246,29 @@ static void test_beside(void)
     kit_child("dest_left.beside targets on another mount", beside);
 }
 
+// A file that was complete has its owner already when the process is killed before it is published. (Who is
+// not root gives nothing away.)
+static void test_given_away(void)
+{
+    struct kit k;
+    begin(&k);
+    fill(&k, HALF);
+    struct dest_file *f = &k.side.entries[HALF].file;
+    promise(&k, HALF, 0, 3);
+    if (geteuid() == 0)
+        CU_ASSERT_EQUAL(fchown(f->fd, 1234, 1234), 0);
+    dest_entry_close(&k.side.entries[HALF]);
+    dest_give_back(k.d);
+    CU_ASSERT(temp_there(&k, HALF) && k.agent.kept_bytes == 3 * MIB);
+    kit_end(&k);
+}
+
 void suite_dest_left(void)
 {
     CU_pSuite s = CU_add_suite("dest_left", NULL, NULL);
     CU_add_test(s, "a large file that failed", test_drop);
     CU_add_test(s, "what is not durable is given back", test_give_back);
+    CU_add_test(s, "a file that has its owner already", test_given_away);
     CU_add_test(s, "no room for the journal", test_journal_without_room);
     CU_add_test(s, "beside targets on another mount", test_beside);
 }

@@ -103,6 +103,24 @@ static void test_listen_everywhere(void)
     close_all(fds, count);
 }
 
+// Without a name: also where no file says what localhost is.
+static void test_listen_loopback(void)
+{
+    int fds[NET_LISTEN_MAX];
+    uint16_t bound = 0;
+    struct err err;
+    int count = net_listen(NULL, 0, 0, NET_ANY, fds, &bound, &err);
+    CU_ASSERT_FATAL(count >= 1 && count <= 2); // IPv6 may be off
+    for (int i = 0; i < count; i++) {
+        char address[ADDRESS_BYTES_MAX];
+        net_local(fds[i], address, sizeof(address));
+        CU_ASSERT(strncmp(address, "127.0.0.1:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0);
+    }
+    close_all(fds, count);
+    CU_ASSERT_EQUAL_FATAL(net_listen(NULL, 0, 0, NET_V4, fds, &bound, &err), 1);
+    close_all(fds, 1);
+}
+
 static void test_listen_family(void)
 {
     int fds[NET_LISTEN_MAX];
@@ -230,6 +248,7 @@ void suite_net(void)
     CU_add_test(suite, "parse", test_parse);
     CU_add_test(suite, "parse_long", test_parse_long);
     CU_add_test(suite, "listen_everywhere", test_listen_everywhere);
+    CU_add_test(suite, "listen_loopback", test_listen_loopback);
     CU_add_test(suite, "listen_family", test_listen_family);
     CU_add_test(suite, "listen_in_use", test_listen_in_use);
     CU_add_test(suite, "listen_half_in_use", test_listen_half_in_use);
