@@ -245,8 +245,6 @@ static int publish_large(struct group *g)
 // A small file that cannot get its name fails alone.
 static int publish_small(struct group *g, struct written *w)
 {
-    if (g->d->agent->job.memory != OPEN_STORAGE) // nothing was made
-        return 0;
     for (uint32_t i = 0; i < w->count; i++) {
         const struct entry *e = entry_at(w->work, w->parts[i].entry);
         mark(g->d, "publish", e);
@@ -293,8 +291,9 @@ static int group_publish(struct group *g)
 {
     int rc = publish_large(g);
     path_cache_clear(g->cache);
+    bool made = g->d->agent->job.memory == OPEN_STORAGE; // else nothing was
     for (struct written *w = g->first; w != NULL && rc == 0; w = written_of(w->plan.next))
-        if (w->packed)
+        if (w->packed && made)
             rc = publish_small(g, w);
     int synced = sync_directories(g);
     return rc < 0 ? rc : synced;

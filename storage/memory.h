@@ -1,7 +1,7 @@
 // A data set that is nowhere: for measuring what paths and processors can do without disks. Its names lie in
-// a folder of its own on tmpfs and take no room; its bytes are made in the slot that would be read into, and
-// looked at in the slot that would be written from. So a job from or to memory is a job like any other but
-// for these two steps.
+// a folder of its own on tmpfs (a KiB each; a destination has none of files that are packed); its bytes are
+// made in the slot that would be read into, and looked at in the slot that would be written from. So a job
+// from or to memory is a job like any other but for these two steps.
 //
 // Every block of BLOCK_BYTES begins with a stamp: its offset in the file and a number of the file. What lies
 // between is whatever the buffer held, at first random: no two blocks are alike, and none is made anew.
@@ -21,7 +21,7 @@ struct memory_tree {
 // `files` hollow files of `file_bytes` each (0 files: an empty folder, for a sink). -ENOTSUP: /dev/shm is no
 // tmpfs; else the error of a system call.
 MUST_CHECK int memory_tree_make(uint32_t files, uint64_t file_bytes, struct memory_tree *out);
-// As far as it goes: what stays takes no room.
+// As far as it goes: what stays goes with the next one.
 void memory_tree_remove(struct memory_tree *t);
 
 // Random bytes, from a seed: once for every buffer that memory_fill stamps.

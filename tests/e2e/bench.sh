@@ -72,6 +72,18 @@ disk_to_memory() {
     nothing_left
 }
 
+# What is forgotten takes no room, also of small files.
+forgotten() {
+    fresh
+    mkdir source
+    split -a 4 -b 200000 --numeric-suffixes <(head -c 80000000 /dev/urandom) source/f
+    start_process job "$PENSTOCK" bench --json-events --rate 400M source/ memory:
+    wait_event job '.event == "snapshot" and .bytes.moved > 40000000' >/dev/null
+    [[ $(du -sk "$(left)" | cut -f 1) -lt 8000 ]] || fail "in memory there is $(du -sk "$(left)")"
+    end_copy job 0
+    nothing_left
+}
+
 # At running agents, whose roots have nothing to do with it.
 agents() {
     fresh
@@ -141,6 +153,6 @@ not_copied() {
     is 3 "$run_wrong" 'exit status of a copy from a host named memory'
 }
 
-for ROW in memory_to_memory memory_to_disk disk_to_memory agents interrupted killed wrong not_copied; do
+for ROW in memory_to_memory memory_to_disk disk_to_memory forgotten agents interrupted killed wrong not_copied; do
     case_run "$ROW" "$ROW"
 done
