@@ -77,8 +77,8 @@ forgotten() {
     fresh
     mkdir source
     split -a 4 -b 200000 --numeric-suffixes <(head -c 80000000 /dev/urandom) source/f
-    start_process job "$PENSTOCK" bench --json-events --rate 400M source/ memory:
-    wait_event job '.event == "snapshot" and .bytes.moved > 40000000' >/dev/null
+    start_process job "$PENSTOCK" bench --json-events --rate 160M source/ memory:
+    wait_event job '.event == "snapshot" and .bytes.sent > 30000000' >/dev/null
     [[ $(du -sk "$(left)" | cut -f 1) -lt 8000 ]] || fail "in memory there is $(du -sk "$(left)")"
     end_copy job 0
     nothing_left
