@@ -50,7 +50,8 @@ static bool memory_good(const struct msg_open *m)
     if (m->role == OPEN_DEST || m->memory == OPEN_STORAGE)
         return m->memory <= OPEN_STAMPED;
     return m->memory == OPEN_MEMORY && m->memory_files > 0 && m->memory_files <= MEMORY_FILES_MAX &&
-           m->memory_bytes > PACKED_FILE_BYTES_MAX && m->memory_bytes <= DIGESTED_BYTES_MAX;
+           m->memory_bytes > PACKED_FILE_BYTES_MAX && m->memory_bytes <= DIGESTED_BYTES_MAX &&
+           m->memory_bytes <= FILE_BYTES_MAX / m->memory_files;
 }
 
 static int take_job(struct agent *a, const struct msg_open *m)

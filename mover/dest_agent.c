@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -239,8 +238,13 @@ static int dest_role_open(struct agent *a, const struct msg_open *m, struct mess
         rc = -ENOMEM;
     free(sources);
     if (rc >= 0 && a->job.memory != OPEN_STORAGE) { // its folder is nobody's to know
-        snprintf(d->shown, strlen(d->shown) + 1, "memory");
+        free(d->shown);
+        d->shown = strdup("memory");
         d->place[0] = '\0';
+        if (d->shown == NULL) {
+            (void)sys_close(rc); // a directory: a close tells nothing
+            rc = -ENOMEM;
+        }
     }
     if (rc >= 0)
         rc = open_storage(d, rc, err);

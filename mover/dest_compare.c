@@ -84,7 +84,8 @@ static int compare_dir(struct compare *c, uint32_t i)
     const struct entry *e = &c->work->segment->entries[i];
     bool made = false;
     int rc = dest_make_dir(&c->d->dest, e, &made);
-    if (rc == 0)
+    // One that goes with the job keeps the mode by which it can be removed.
+    if (rc == 0 && c->d->agent->job.memory == OPEN_STORAGE)
         rc = dest_dirs_add(c->d, e);
     if (rc < 0 || made)
         return compare_made(c, i, rc, "make directory");

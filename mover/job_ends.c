@@ -37,7 +37,8 @@ static int check_memory(const struct job_config *cfg, struct err *err)
                             : p->memory_files > MEMORY_FILES_MAX       ? "has more than 100000 files"
                             : p->memory_bytes <= PACKED_FILE_BYTES_MAX ? "has files of not more than 1 MiB"
                             : p->memory_bytes > DIGESTED_BYTES_MAX     ? "has files of more than 1024 TiB"
-                                                                       : NULL;
+                            : p->memory_bytes > FILE_BYTES_MAX / p->memory_files ? "has more than 8 EiB"
+                                                                                 : NULL;
         if (wrong == NULL)
             continue;
         err_set(err, ERR_USAGE, 0, NULL, p->text, strlen(p->text), "%s", wrong);

@@ -160,8 +160,10 @@ static int walk_some(struct walker *w)
         struct err problem;
         storage_watch_begin(w->s->agent->watch, &w->s->walking, "list the source", NULL);
         enum walk_result got = walk_next(w->walk, &e, &problem);
-        if (got == WALK_ENTRY && w->s->agent->job.memory != OPEN_STORAGE) { // no hole: all is made
-            e.sparse = false;
+        if (got == WALK_ENTRY && w->s->agent->job.memory != OPEN_STORAGE) {
+            if (e.path_len == 0) // the folder: its mode and owner are nothing to copy
+                continue;
+            e.sparse = false; // no hole: all is made
             e.data_count = 0;
         }
         storage_watch_end(w->s->agent->watch, &w->s->walking);

@@ -1,5 +1,6 @@
 #include "storage/memory.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,8 @@
 #define PREFIX "penstock-memory-"
 
 struct stamp {
-    uint64_t offset, file;
+    uint64_t offset; // little-endian
+    uint64_t file;   // bytes as memory_file has them
 };
 
 static int make_file(int dir_fd, uint32_t number, uint64_t bytes)
@@ -159,7 +161,7 @@ void memory_fill(void *buf, size_t len, uint64_t file, uint64_t offset)
 {
     uint8_t *to = buf;
     for (size_t at = 0; at + sizeof(struct stamp) <= len; at += BLOCK_BYTES) {
-        struct stamp stamp = {.offset = offset + at, .file = file};
+        struct stamp stamp = {.offset = htole64(offset + at), .file = file};
         memcpy(to + at, &stamp, sizeof stamp);
     }
 }
@@ -170,7 +172,7 @@ int memory_check(const void *buf, size_t len, uint64_t file, uint64_t offset)
     for (size_t at = 0; at + sizeof(struct stamp) <= len; at += BLOCK_BYTES) {
         struct stamp stamp;
         memcpy(&stamp, from + at, sizeof stamp);
-        if (stamp.offset != offset + at || stamp.file != file)
+        if (stamp.offset != htole64(offset + at) || stamp.file != file)
             return -EBADMSG;
     }
     return 0;

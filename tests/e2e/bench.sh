@@ -45,7 +45,9 @@ memory_to_memory() {
 # Every block says where it belongs.
 memory_to_disk() {
     fresh
+    mkdir -m 0751 there
     bench 0 memory:6300001x2 there
+    is 751 "$(stat -c %a there)" 'mode of a directory that was there'
     is '00000000 00000001' "$(find there -type f -printf '%f\n' | sort | xargs)" 'names'
     python3 - there/00000000 there/00000001 <<'END'
 import struct, sys
@@ -67,6 +69,9 @@ disk_to_memory() {
     fresh
     make_tree source
     head -c $((30 * MIB + 5)) /dev/urandom >source/large
+    mkdir source/closed
+    cp source/large source/closed/large
+    chmod 0555 source/closed source
     bench 0 source/ memory:
     told '.entries.moved + .entries.skipped == .entries.total and .bytes.moved == .bytes.needed'
     nothing_left

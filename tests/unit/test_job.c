@@ -91,12 +91,14 @@ static void test_memory(void)
         const char *words; // NULL: good
     } table[] = {
         {1, 1, 0, PACKED_FILE_BYTES_MAX + 1, NULL},
-        {1, MEMORY_FILES_MAX, 0, DIGESTED_BYTES_MAX, NULL},
+        {1, MEMORY_FILES_MAX, 0, FILE_BYTES_MAX / MEMORY_FILES_MAX, NULL},
+        {1, 8191, 0, DIGESTED_BYTES_MAX, NULL},
         {2, 1, 0, 1024 * MIB, "the only source"},
         {1, 0, 0, 1024 * MIB, "no size"},
         {1, MEMORY_FILES_MAX + 1, 0, 1024 * MIB, "more than 100000 files"},
         {1, 1, 0, PACKED_FILE_BYTES_MAX, "not more than 1 MiB"},
         {1, 1, 0, DIGESTED_BYTES_MAX + 1, "more than 1024 TiB"},
+        {1, 8192, 0, DIGESTED_BYTES_MAX, "more than 8 EiB"},
         {1, 1, 1, 1024 * MIB, "the size of what comes"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {

@@ -1,4 +1,4 @@
-// penstock bench: a copy from memory, to memory or both, which leaves nothing: what paths, processors and
+// penstock bench: a copy from memory, to memory or both: what paths, processors and
 // disks can do.
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static const struct option_set bench_options = {
              "or what copy\n"
              "takes. Memory of another host is HOST:memory:SIZE or penstock://HOST[:PORT]/memory:SIZE. Files "
              "have more\n"
-             "than 1 MiB. From memory to memory every block is looked at where it arrives, beside its "
+             "than 1 MiB. On disks they stay (00000000, 00000001, ...), and replace what has such a name. "
+             "From memory to memory every block is looked at where it arrives, beside its "
              "digest. There is\n"
              "no receipt of such a copy.\n"
              "\n" OUTCOME_HELP,
