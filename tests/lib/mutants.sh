@@ -31,8 +31,8 @@ mutant_caught() {
     local by
     by=$(sed -n 's/^Caught-by: //p' "$1")
     [[ $by == *.* ]] || fail 'its head does not say what catches it'
-    patch -d "$MUTANTS" -p1 --forward --force --quiet --no-backup-if-mismatch <"$1" || fail 'it no longer applies'
+    patch -d "$MUTANTS" -p1 --fuzz=0 --forward --force --quiet --no-backup-if-mismatch <"$1" || fail 'it no longer applies'
     mutant_run "${by%%.*}" "${by#*.}"
-    patch -d "$MUTANTS" -p1 --reverse --force --quiet --no-backup-if-mismatch <"$1"
+    patch -d "$MUTANTS" -p1 --fuzz=0 --reverse --force --quiet --no-backup-if-mismatch <"$1"
     grep -q "^not ok $by" <<<"$RESULTS" || fail "$by does not notice"
 }
