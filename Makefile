@@ -190,7 +190,7 @@ fuzz: ## Fuzz one target with libFuzzer: TARGET=noun SECONDS=n
 install: all ## Install the program and its manual pages: PREFIX=/usr/local, DESTDIR=
 	install -D -m 755 $(BUILD)/penstock $(DESTDIR)$(PREFIX)/bin/penstock
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	$(Q)for command in copy serve key verify; do \
+	$(Q)for command in copy bench serve key verify; do \
 	    $(BUILD)/penstock $$command --man > $(DESTDIR)$(PREFIX)/share/man/man1/penstock-$$command.1 || exit; done
 
 demo: all ## Show a copy between two local agents

@@ -7,7 +7,6 @@
 #include "mover/agent_inner.h"
 #include "mover/inside.h"
 #include "mover/slot.h"
-#include "storage/journal.h"
 #include "storage/sys.h"
 
 // Memory of a stream's slots, whatever the stripe size: two slots at least, so that one is on the wire while
@@ -43,15 +42,11 @@ static int watch_storage(struct agent *a)
     return a->watch != NULL ? 0 : -ENOMEM;
 }
 
-// A data set that is made here has files of a size that is never packed, and not more than can be listed at
-// once.
 static bool memory_good(const struct msg_open *m)
 {
     if (m->role == OPEN_DEST || m->memory == OPEN_STORAGE)
         return m->memory <= OPEN_STAMPED;
-    return m->memory == OPEN_MEMORY && m->memory_files > 0 && m->memory_files <= MEMORY_FILES_MAX &&
-           m->memory_bytes > PACKED_FILE_BYTES_MAX && m->memory_bytes <= DIGESTED_BYTES_MAX &&
-           m->memory_bytes <= FILE_BYTES_MAX / m->memory_files;
+    return m->memory == OPEN_MEMORY && memory_wrong(m->memory_files, m->memory_bytes) == NULL;
 }
 
 static int take_job(struct agent *a, const struct msg_open *m)

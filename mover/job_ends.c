@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "storage/journal.h"
 #include "storage/memory.h"
 
 const struct place *job_place(const struct job *j, unsigned node)
@@ -25,20 +24,15 @@ static int too_long(const struct place *p, struct err *err)
     return -EINVAL;
 }
 
-// A data set that is made is the only source, and is listed at once; its files are never packed.
+// A data set that is made is the only source.
 static int check_memory(const struct job_config *cfg, struct err *err)
 {
     const struct place *to = cfg->destination;
     for (uint32_t i = 0; i < cfg->source_count; i++) {
         const struct place *p = &cfg->sources[i];
-        const char *wrong = !p->memory                                 ? NULL
-                            : cfg->source_count > 1                    ? "is the only source, or none"
-                            : p->memory_files == 0                     ? "has no size"
-                            : p->memory_files > MEMORY_FILES_MAX       ? "has more than 100000 files"
-                            : p->memory_bytes <= PACKED_FILE_BYTES_MAX ? "has files of not more than 1 MiB"
-                            : p->memory_bytes > DIGESTED_BYTES_MAX     ? "has files of more than 1024 TiB"
-                            : p->memory_bytes > FILE_BYTES_MAX / p->memory_files ? "has more than 8 EiB"
-                                                                                 : NULL;
+        const char *wrong = !p->memory              ? NULL
+                            : cfg->source_count > 1 ? "is the only source, or none"
+                                                    : memory_wrong(p->memory_files, p->memory_bytes);
         if (wrong == NULL)
             continue;
         err_set(err, ERR_USAGE, 0, NULL, p->text, strlen(p->text), "%s", wrong);

@@ -9,6 +9,7 @@
 #include "proto/digest.h"
 #include "proto/limits.h"
 #include "storage/dir_reader.h"
+#include "storage/journal.h"
 #include "storage/path.h"
 #include "storage/sys.h"
 
@@ -19,6 +20,16 @@ struct stamp {
     uint64_t offset; // little-endian
     uint64_t file;   // bytes as memory_file has them
 };
+
+const char *memory_wrong(uint32_t files, uint64_t file_bytes)
+{
+    return files == 0                            ? "has no size"
+           : files > MEMORY_FILES_MAX            ? "has more than 100000 files"
+           : file_bytes <= PACKED_FILE_BYTES_MAX ? "has files of not more than 1 MiB"
+           : file_bytes > DIGESTED_BYTES_MAX     ? "has files of more than 1024 TiB"
+           : file_bytes > FILE_BYTES_MAX / files ? "has more than 8 EiB"
+                                                 : NULL;
+}
 
 static int make_file(int dir_fd, uint32_t number, uint64_t bytes)
 {

@@ -17,6 +17,10 @@ struct memory_tree {
     int lock_fd;                  // the folder, locked while its job lives
 };
 
+// What is wrong with a data set of so many files of so many bytes, in words that follow its name; NULL:
+// nothing. Its files are never packed, and not more than can be listed at once.
+const char *memory_wrong(uint32_t files, uint64_t file_bytes);
+
 // Makes the folder (locked with flock; those of this user that nobody holds are removed first) and in it
 // `files` hollow files of `file_bytes` each (0 files: an empty folder, for a sink). -ENOTSUP: /dev/shm is no
 // tmpfs; else the error of a system call.
