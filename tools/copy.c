@@ -3,8 +3,8 @@
 #include "tools/job_command.h"
 #include "tools/outcome.h"
 
-static const struct option_set copy_options = {
-    .command = "copy",
+static const struct job_command copy = {
+    .name = "copy",
     .operands = "SRC... DST",
     .about = "Copies files and trees; what is there already by size and time is skipped, what was begun is "
              "gone on with.",
@@ -14,12 +14,10 @@ static const struct option_set copy_options = {
              "SRC/ means the\n"
              "contents of SRC, SRC becomes DST/SRC. All sources lie at one place.\n"
              "\n" OUTCOME_HELP,
-    .rows = job_rows,
-    .count = JOB_ROWS,
+    .place = place_parse,
 };
 
 int cmd_copy(int argc, char **argv)
 {
-    static const struct job_command copy = {.options = &copy_options, .place = place_parse};
     return job_command_run(&copy, argc, argv);
 }

@@ -9,6 +9,7 @@
 #include "tools/keys.h"
 #include "tools/options.h"
 #include "tools/outcome.h"
+#include "tools/reach_options.h"
 #include "tools/state.h"
 #include "tools/stopper.h"
 #include "tools/teller.h"
@@ -18,9 +19,10 @@ enum { IO_TIMEOUT_DEFAULT_S = 3600, IO_TIMEOUT_MAX_S = 30 * 24 * 3600 };
 enum talk { TALK_NORMAL, TALK_PROGRESS, TALK_QUIET };
 
 struct copy_options {
-    const char *key, *json, *bind, *rsh, *remote_path, *state;
+    const char *key, *json, *bind, *state;
     uint64_t streams, rate_bits, stripe_bytes, io_timeout_s;
-    int engine, direct, verify, encrypt, json_events, talk, verbose, dial, family;
+    int engine, direct, verify, encrypt, json_events, talk, verbose, dial;
+    struct reach_options reach;
     struct port_range ports;
 };
 
@@ -32,7 +34,7 @@ static const char *const encrypt_words[] = {"off", "on", NULL};
 static const char *const dial_words[] = {"auto", "src", "dst", NULL};
 
 #define AT(member) .at = offsetof(struct copy_options, member)
-const struct option_row job_rows[JOB_ROWS] = {
+static const struct option_row rows[] = {
     {.name = "key",
      .kind = OPTION_TEXT,
      AT(key),
@@ -110,19 +112,7 @@ const struct option_row job_rows[JOB_ROWS] = {
      .words = dial_words,
      .help = "who opens the data connections: src, dst, or auto to try both; when nobody can and one end is "
              "local, they run inside ssh to the other"},
-    {.name = "ipv4", .letter = '4', .kind = OPTION_FLAG, AT(family), .value = NET_V4, .help = "IPv4 only"},
-    {.name = "ipv6", .letter = '6', .kind = OPTION_FLAG, AT(family), .value = NET_V6, .help = "IPv6 only"},
-    {.name = "rsh",
-     .letter = 'e',
-     .kind = OPTION_TEXT,
-     AT(rsh),
-     .arg = "COMMAND",
-     .help = "what reaches HOST:PATH, its words parted by spaces; ssh unless given"},
-    {.name = "remote-path",
-     .kind = OPTION_TEXT,
-     AT(remote_path),
-     .arg = "PROGRAM",
-     .help = "penstock on the other host, when it is not found by that name"},
+    REACH_ROWS(struct copy_options),
     {.name = "state",
      .kind = OPTION_TEXT,
      AT(state),
@@ -250,13 +240,13 @@ static struct job_config job_config(const struct copy *c)
         .engine = (enum engine_kind)opt->engine,
         .direct = (enum direct_mode)opt->direct,
         .encrypt = opt->encrypt != 0,
-        .family = (enum net_family)opt->family,
+        .family = (enum net_family)opt->reach.family,
         .bind_to = opt->bind,
         .port = opt->ports.low,
         .port_hi = opt->ports.high,
         .dial = (enum job_dial)opt->dial,
-        .rsh = opt->rsh,
-        .remote_path = opt->remote_path,
+        .rsh = opt->reach.rsh,
+        .remote_path = opt->reach.remote_path,
         .io_timeout_s = (uint32_t)opt->io_timeout_s,
         .state_dir = c->state[0] != '\0' ? c->state : NULL,
     };
@@ -360,28 +350,33 @@ static int begin(struct copy *c, const struct options_found *found)
 {
     struct err err;
     char line[2048];
-    int rc = check_options(&c->opt, c->command->options->command, found->count, &err);
+    int rc = check_options(&c->opt, c->command->name, found->count, &err);
     if (rc == 0 && c->opt.json != NULL)
         rc = report_open(c->opt.json, &c->teller.report, &err);
     if (rc == 0)
         return run(c, found);
-    fprintf(stderr, "penstock %s: %s\n", c->command->options->command, err_line(&err, line, sizeof(line)));
+    fprintf(stderr, "penstock %s: %s\n", c->command->name, err_line(&err, line, sizeof(line)));
     return err_class_exit(err.class);
 }
 
 int job_command_run(const struct job_command *command, int argc, char **argv)
 {
+    const struct option_set options = {.command = command->name,
+                                       .operands = command->operands,
+                                       .about = command->about,
+                                       .notes = command->notes,
+                                       .rows = rows,
+                                       .count = ARRAY_LEN(rows)};
     struct options_found found;
     struct copy *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return OUTCOME_NOT_STARTED;
     c->command = command;
-    c->opt = (struct copy_options){.rsh = "ssh",
-                                   .remote_path = "penstock",
+    c->opt = (struct copy_options){.reach = {.rsh = "ssh", .remote_path = "penstock"},
                                    .encrypt = 1,
                                    .stripe_bytes = STRIPE_BYTES_DEFAULT,
                                    .io_timeout_s = IO_TIMEOUT_DEFAULT_S};
-    int status = options_take(command->options, argc, argv, &c->opt, &found);
+    int status = options_take(&options, argc, argv, &c->opt, &found);
     if (status < 0) {
         teller_begin(c);
         status = begin(c, &found);

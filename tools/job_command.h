@@ -4,13 +4,9 @@
 #define PENSTOCK_TOOLS_JOB_COMMAND_H
 
 #include "mover/place.h"
-#include "tools/options.h"
-
-enum { JOB_ROWS = 22 };
-extern const struct option_row job_rows[JOB_ROWS];
 
 struct job_command {
-    const struct option_set *options; // of job_rows
+    const char *name, *operands, *about, *notes; // as of struct option_set
     // What an operand means: as place_parse.
     int (*place)(const char *text, struct place *out, struct err *err);
 };

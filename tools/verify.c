@@ -9,13 +9,15 @@
 #include "tools/keys.h"
 #include "tools/options.h"
 #include "tools/outcome.h"
+#include "tools/reach_options.h"
 #include "tools/units.h"
 
 enum { LINE_BYTES = 4096 };
 
 struct verify_options {
-    const char *key, *rsh, *remote_path;
-    int quiet, family;
+    const char *key;
+    int quiet;
+    struct reach_options reach;
 };
 
 #define AT(member) .at = offsetof(struct verify_options, member)
@@ -25,19 +27,7 @@ static const struct option_row verify_rows[] = {
      AT(key),
      .arg = "FILE",
      .help = "the key file for a penstock:// place: its line named like the host counts, else its only line"},
-    {.name = "ipv4", .letter = '4', .kind = OPTION_FLAG, AT(family), .value = NET_V4, .help = "IPv4 only"},
-    {.name = "ipv6", .letter = '6', .kind = OPTION_FLAG, AT(family), .value = NET_V6, .help = "IPv6 only"},
-    {.name = "rsh",
-     .letter = 'e',
-     .kind = OPTION_TEXT,
-     AT(rsh),
-     .arg = "COMMAND",
-     .help = "what reaches HOST:PATH, its words parted by spaces; ssh unless given"},
-    {.name = "remote-path",
-     .kind = OPTION_TEXT,
-     AT(remote_path),
-     .arg = "PROGRAM",
-     .help = "penstock on the other host, when it is not found by that name"},
+    REACH_ROWS(struct verify_options),
     {.name = "quiet",
      .letter = 'q',
      .kind = OPTION_FLAG,
@@ -140,9 +130,9 @@ static int verify(const struct verify_options *opt, const struct key_ring *keys,
                   struct receipt_reader *receipt)
 {
     struct verify_config cfg = {.reach = {.keys = keys,
-                                          .family = (enum net_family)opt->family,
-                                          .rsh = opt->rsh,
-                                          .remote_path = opt->remote_path},
+                                          .family = (enum net_family)opt->reach.family,
+                                          .rsh = opt->reach.rsh,
+                                          .remote_path = opt->reach.remote_path},
                                 .place = place,
                                 .found = print_problem};
     struct verify_tally tally;
@@ -179,7 +169,7 @@ static int find_and_verify(const struct verify_options *opt, struct receipt_read
 
 int cmd_verify(int argc, char **argv)
 {
-    struct verify_options opt = {.family = NET_ANY};
+    struct verify_options opt = {.reach = {.family = NET_ANY}};
     struct options_found found;
     struct receipt_reader *receipt;
     struct err err;

@@ -11,24 +11,6 @@
 
 #define MEMORY_WORD "memory:"
 
-static const struct option_set bench_options = {
-    .command = "bench",
-    .operands = "SRC DST",
-    .about = "Measures: a copy whose bytes are made or forgotten at one end or both, by the same way as any "
-             "other.",
-    .notes = "SRC is memory:SIZE, memory:SIZExFILES (files of that size) or what copy takes; DST is memory: "
-             "or what copy\n"
-             "takes. Memory of another host is HOST:memory:SIZE or penstock://HOST[:PORT]/memory:SIZE. Files "
-             "have more\n"
-             "than 1 MiB. On disks they stay (00000000, 00000001, ...), and replace what has such a name. "
-             "From memory to memory every block is looked at where it arrives, beside its "
-             "digest. There is\n"
-             "no receipt of such a copy.\n"
-             "\n" OUTCOME_HELP,
-    .rows = job_rows,
-    .count = JOB_ROWS,
-};
-
 // "", SIZE or SIZExFILES.
 static int parse_extent(const char *text, struct place *out)
 {
@@ -79,8 +61,23 @@ static int bench_place(const char *text, struct place *out, struct err *err)
     return rc;
 }
 
+static const struct job_command bench = {
+    .name = "bench",
+    .operands = "SRC DST",
+    .about = "Measures: a copy whose bytes are made or forgotten at one end or both, by the same way as any "
+             "other.",
+    .notes = "SRC is memory:SIZE, memory:SIZExFILES (files of that size) or what copy takes; DST is memory: "
+             "or what copy takes.\n"
+             "Memory of another host is HOST:memory:SIZE or penstock://HOST[:PORT]/memory:SIZE. Files have "
+             "more than 1 MiB. On\n"
+             "disks they stay (00000000, 00000001, ...), and replace what has such a name. From memory to "
+             "memory every block is\n"
+             "looked at where it arrives, beside its digest. There is no receipt of such a copy.\n"
+             "\n" OUTCOME_HELP,
+    .place = bench_place,
+};
+
 int cmd_bench(int argc, char **argv)
 {
-    static const struct job_command bench = {.options = &bench_options, .place = bench_place};
     return job_command_run(&bench, argc, argv);
 }
